@@ -1,0 +1,62 @@
+# Flags and target helpers used by every folder.
+
+# lethe_flags: warnings and the arithmetic rules of ARCHITECTURE.md ("Bits"): x86-64-v3, no contraction
+# into fma behind our back, no libm call for sqrt. Both -fno options leave values alone.
+add_library(lethe_flags INTERFACE)
+target_include_directories(lethe_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(lethe_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3 -ffp-contract=off -fno-math-errno -fno-trapping-math
+  -Wall -Wextra -Wshadow -Wconversion>)
+if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13) OR
+   (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))
+  target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
+endif()
+target_compile_definitions(lethe_flags INTERFACE HWY_DISABLE_PCLMUL_AES)
+if(LETHE_SANITIZE)
+  add_compile_options(-fsanitize=${LETHE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LETHE_SANITIZE})
+endif()
+
+# lethe_library(name SOURCES a.cc … [DEPS t …] [PRIVATE_DEPS t …]): the target lethe_<name>, alias lethe::<name>.
+function(lethe_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(lethe_${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(lethe_${name} PUBLIC lethe_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  else()
+    add_library(lethe_${name} INTERFACE)
+    target_link_libraries(lethe_${name} INTERFACE lethe_flags ${ARG_DEPS})
+  endif()
+  add_library(lethe::${name} ALIAS lethe_${name})
+endfunction()
+
+# lethe_program(name SOURCES … DEPS …): an executable that links the fault switch that is always off.
+function(lethe_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::fault_none)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+endfunction()
+
+# lethe_test(path_without_slashes SOURCES … DEPS … [LABELS …] [TIMEOUT s]): a GoogleTest program, one ctest per test case.
+# Tests link the fault switch of tests/testing, so that mutants can be turned on.
+function(lethe_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::testing GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  include(GoogleTest)
+  string(REPLACE ";" "\\;" labels "${ARG_LABELS}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+endfunction()
