@@ -24,19 +24,16 @@
 
 #include "audit/certificate/commitment.h"
 #include "audit/crypto/sha256.h"
+#include "audit/state/state_digest.h"
 
 namespace lethe::audit {
 
 inline constexpr char kBundleType[] = "https://lethe.dev/bundle/v1";
 inline constexpr size_t kBundleBytesMax = size_t{1} << 30;
 
-struct BundlePart {
-  std::string name;
-  Sha256Digest hash{};
-};
-
 struct BundleHead {
   uint64_t layer = 0;
+  uint64_t group = 0;
   uint64_t head = 0;
   double sigma = 0;
   double box_mass = 0;
@@ -53,7 +50,7 @@ struct BundleHead {
 
 struct ProofBundle {
   Sha256Digest leaf_hash{};  // the record it belongs to
-  std::vector<BundlePart> parts;
+  std::vector<StatePart> parts;
   std::vector<BundleHead> heads;
 };
 

@@ -37,6 +37,7 @@ namespace lethe::audit {
 // One support-vector memory head as the engine reports it.
 struct MemoryDraft {
   uint64_t layer = 0;
+  uint64_t group = 0;
   uint64_t head = 0;
   std::vector<uint64_t> token_ids;  // of the gated keys, rank order
   std::vector<KeyClass> classes;

@@ -87,6 +87,7 @@ struct DeviationBounds {
 // One support-vector memory head: its Karush-Kuhn-Tucker partition.
 struct MemoryReport {
   uint64_t layer = 0;
+  uint64_t group = 0;
   uint64_t head = 0;
   uint64_t num_margin = 0;
   uint64_t num_error = 0;
