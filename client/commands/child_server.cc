@@ -1,12 +1,5 @@
 #include "client/commands/child_server.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -17,6 +10,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {
@@ -65,9 +65,8 @@ absl::StatusOr<std::unique_ptr<ChildServer>> ChildServer::Start(const Options& o
 }
 
 absl::Status ChildServer::Spawn(const Options& options) {
-  std::vector<std::string> words = {options.program,  "--model",    options.model_directory,
-                                    "--listen",       "127.0.0.1:0", "--data-dir",
-                                    directory_ + "/data"};
+  std::vector<std::string> words = {options.program, "--model", options.model_directory, "--listen",
+                                    "127.0.0.1:0",   "--data",  directory_ + "/data"};
   std::vector<char*> argv;
   for (std::string& word : words) {
     argv.push_back(word.data());
@@ -114,8 +113,8 @@ absl::Status ChildServer::WaitUntilListening() {
       return absl::OkStatus();
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("the private lethe-server did not listen within ",
-                                                 kStartTimeoutSeconds, " s"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the private lethe-server did not listen within ", kStartTimeoutSeconds, " s"));
 }
 
 ChildServer::~ChildServer() {

@@ -13,13 +13,12 @@
 #ifndef LETHE_CLIENT_COMMANDS_CHILD_SERVER_H_
 #define LETHE_CLIENT_COMMANDS_CHILD_SERVER_H_
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include <sys/types.h>
 
 namespace lethe::client {
 

@@ -8,9 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "audit/certificate/bundle.h"
-#include "audit/certificate/dsse.h"
-#include "audit/certificate/trust.h"
 #include "client/commands/certificate_files.h"
 #include "client/commands/child_server.h"
 #include "client/commands/commands.h"
@@ -21,6 +18,10 @@
 #include "client/commands/report.h"
 #include "client/commands/sibling.h"
 #include "client/commands/trust_file.h"
+
+#include "audit/certificate/bundle.h"
+#include "audit/certificate/dsse.h"
+#include "audit/certificate/trust.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {
@@ -74,15 +75,14 @@ absl::Status CheckTrust(const ReplayOptions& options, const audit::CertificateFi
   LETHE_ASSIGN_OR_RETURN(const audit::TrustStore trust, ReadTrust(options.trust_path));
   const audit::VerifyReport report = audit::VerifyCertificate(files, trust);
   const audit::Check* failure = report.first_failure();
-  return failure == nullptr ? absl::OkStatus()
-                            : absl::DataLossError(absl::StrCat("the certificate does not verify: ",
-                                                               failure->name, ": ",
-                                                               failure->detail));
+  return failure == nullptr
+             ? absl::OkStatus()
+             : absl::DataLossError(absl::StrCat("the certificate does not verify: ", failure->name,
+                                                ": ", failure->detail));
 }
 
 absl::StatusOr<ReplayClaim> ReadClaim(const ReplayOptions& options) {
-  LETHE_ASSIGN_OR_RETURN(const audit::CertificateFiles files,
-                         ReadCertificate(options.certificate));
+  LETHE_ASSIGN_OR_RETURN(const audit::CertificateFiles files, ReadCertificate(options.certificate));
   LETHE_RETURN_IF_ERROR(CheckTrust(options, files));
   if (!files.opening) {
     return absl::InvalidArgumentError(
@@ -91,9 +91,9 @@ absl::StatusOr<ReplayClaim> ReadClaim(const ReplayOptions& options) {
   const absl::StatusOr<audit::DsseEnvelope> envelope = audit::ParseEnvelope(files.envelope);
   absl::StatusOr<audit::Opening> opening = audit::ParseOpening(*files.opening);
   if (!envelope.ok() || !opening.ok()) {
-    return absl::DataLossError(absl::StrCat(
-        "the certificate is damaged: ",
-        envelope.ok() ? opening.status().message() : envelope.status().message()));
+    return absl::DataLossError(
+        absl::StrCat("the certificate is damaged: ",
+                     envelope.ok() ? opening.status().message() : envelope.status().message()));
   }
   absl::StatusOr<audit::Statement> statement = audit::ParseStatement(envelope->payload);
   if (!statement.ok()) {
@@ -126,10 +126,11 @@ absl::StatusOr<InputsFile> FetchInputs(Context& context, const ReplayOptions& op
     }
   }
   if (file.vocab_ids.size() != retained.size()) {
-    return absl::DataLossError(absl::StrCat(
-        "cannot replay: the session holds only ", file.vocab_ids.size(), " of the ",
-        retained.size(), " inputs of this certificate (some were forgotten since, or it is "
-        "another session's)"));
+    return absl::DataLossError(
+        absl::StrCat("cannot replay: the session holds only ", file.vocab_ids.size(), " of the ",
+                     retained.size(),
+                     " inputs of this certificate (some were forgotten since, or it is "
+                     "another session's)"));
   }
   return file;
 }
@@ -138,9 +139,8 @@ absl::StatusOr<InputsFile> ReadInputs(const ReplayOptions& options, size_t num_r
   LETHE_ASSIGN_OR_RETURN(const std::string json, ReadFile(options.inputs_path));
   LETHE_ASSIGN_OR_RETURN(InputsFile file, ParseInputsFile(json));
   if (file.vocab_ids.size() != num_retained) {
-    return absl::DataLossError(
-        absl::StrCat("the inputs file holds ", file.vocab_ids.size(),
-                     " inputs, the certificate speaks of ", num_retained));
+    return absl::DataLossError(absl::StrCat("the inputs file holds ", file.vocab_ids.size(),
+                                            " inputs, the certificate speaks of ", num_retained));
   }
   return file;
 }
@@ -149,13 +149,11 @@ absl::StatusOr<ReplayResult> RunReplay(Context& context, const ReplayOptions& op
                                        const InputsFile& inputs) {
   Progress progress(context.io(), "replaying");
   std::unique_ptr<ChildServer> child;
-  ConnectOptions connect{.address = options.fresh_server,
-                         .timeout_s = context.options().timeout_s};
+  ConnectOptions connect{.address = options.fresh_server, .timeout_s = context.options().timeout_s};
   if (options.fresh_server.empty()) {
     LETHE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("lethe-server"));
-    LETHE_ASSIGN_OR_RETURN(
-        child, ChildServer::Start(
-                   {.program = program, .model_directory = options.model_directory}));
+    LETHE_ASSIGN_OR_RETURN(child, ChildServer::Start({.program = program,
+                                                      .model_directory = options.model_directory}));
     connect.address = child->address();
   }
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Client> fresh, Client::Connect(connect));
@@ -212,8 +210,7 @@ void AddReplayCommand(CLI::App& app, Context& context) {
                       "Use this server for the replay instead, HOST:PORT");
   command->add_option("--trust", options->trust_path,
                       "Also verify the certificate against these keys");
-  command->footer(
-      "Example: lethe replay $S --certificate certificate --model models/lethe-tiny");
+  command->footer("Example: lethe replay $S --certificate certificate --model models/lethe-tiny");
   command->callback([&context, options] { context.Finish(Replay(context, *options)); });
 }
 

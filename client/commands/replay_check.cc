@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "audit/certificate/commitment.h"
 #include "client/commands/report.h"
+
+#include "audit/certificate/commitment.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {
@@ -78,10 +79,10 @@ absl::StatusOr<ReplayResult> RebuildDigest(Client& fresh, const InputsFile& inpu
 absl::Status CompareReplay(const ReplayClaim& claim, const ReplayResult& replay) {
   const audit::EngineIdentity& engine = claim.statement.engine;
   if (AsText(engine.model_digest) != absl::string_view(replay.model.model_digest())) {
-    return absl::DataLossError(absl::StrCat(
-        "replay used another model than the certificate names (model digest ",
-        FormatHex(replay.model.model_digest()), ", want ", FormatHex(AsText(engine.model_digest)),
-        ")"));
+    return absl::DataLossError(
+        absl::StrCat("replay used another model than the certificate names (model digest ",
+                     FormatHex(replay.model.model_digest()), ", want ",
+                     FormatHex(AsText(engine.model_digest)), ")"));
   }
   if (engine.device_kind != replay.model.device_kind()) {
     return absl::DataLossError(absl::StrCat("replay ran on device kind ",

@@ -20,11 +20,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "audit/certificate/opening.h"
-#include "audit/certificate/statement.h"
 #include "client/client.h"
 #include "client/commands/digest_file.h"
 #include "client/inputs_file.h"
+
+#include "audit/certificate/opening.h"
+#include "audit/certificate/statement.h"
 
 namespace lethe::client {
 

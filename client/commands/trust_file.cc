@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/files.h"
+
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {

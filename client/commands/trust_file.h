@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "audit/certificate/trust.h"
 
 namespace lethe::client {
