@@ -19,8 +19,8 @@
 // Requires:  K and V multiples of 8; sizes as stated (LETHE_CHECK); keys and queries l2-normalised
 //            (L2Normalize of kernels/math), finite.
 // Rejects:   none.
-// Effects:   OvqRead overwrites out. OvqMerge grows and updates the slots; assignment (null or
-//            [64]) gets each token's slot.
+// Effects:   OvqRead overwrites out. OvqMerge grows and updates the slots; assignment (empty or
+//            [64]) gets for each token n if it joined slot n, ~n if it opened it.
 // Numerics:  f32. Dot products sum in 8 lanes and one fixed tree; weighted sums run in one fma
 //            chain per output, slots first, then chunk tokens by rank; the softmax subtracts the
 //            largest logit. No value depends on the cut into calls. Cost per token O((n + 64)(K +

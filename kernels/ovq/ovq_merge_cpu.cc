@@ -126,7 +126,7 @@ void OvqMerge(const OvqShape& shape, int64_t num_tokens_before, const OvqChunk& 
   for (size_t i = 0; i < kTokens; ++i) {
     const bool is_seed = std::binary_search(seeds.begin(), seeds.end(), i);
     if (!is_seed) joins[static_cast<size_t>(matches[i].slot)].push_back(i);
-    if (!assignment.empty()) assignment[i] = matches[i].slot;
+    if (!assignment.empty()) assignment[i] = is_seed ? ~matches[i].slot : matches[i].slot;
   }
   for (size_t slot = 0; slot < joins.size(); ++slot) {
     if (!joins[slot].empty()) Join(shape, chunk, joins[slot], slot, slots);

@@ -99,9 +99,10 @@ std::vector<int32_t> OvqRef::ChooseAssignment() const {
   std::vector<int32_t> assignment;
   for (size_t i = 0; i < chunk_keys_.size(); ++i) {
     const auto found = std::find(seeds.begin(), seeds.end(), i);
-    assignment.push_back(static_cast<int32_t>(
-        found != seeds.end() ? counts_.size() + static_cast<size_t>(found - seeds.begin())
-                             : ArgMax(chunk_keys_[i], candidates)));
+    const auto opened = counts_.size() + static_cast<size_t>(found - seeds.begin());
+    assignment.push_back(found != seeds.end()
+                             ? ~static_cast<int32_t>(opened)
+                             : static_cast<int32_t>(ArgMax(chunk_keys_[i], candidates)));
   }
   return assignment;
 }
@@ -111,9 +112,9 @@ double OvqRef::AssignmentShortfall(const std::vector<int32_t>& assignment) const
   std::vector<std::vector<double>> candidates = slot_keys_;
   auto next_slot = static_cast<int32_t>(counts_.size());
   for (size_t i = 0; i < assignment.size(); ++i) {
-    if (assignment[i] != next_slot) continue;
+    if (assignment[i] >= 0) continue;
+    LETHE_CHECK(~assignment[i] == next_slot++);
     is_seed[i] = true;
-    ++next_slot;
     if (counts_.empty()) candidates.push_back(chunk_keys_[i]);
   }
   LETHE_CHECK(next_slot == static_cast<int32_t>(num_slots() + num_new_slots()));
@@ -139,11 +140,14 @@ void OvqRef::Merge(const std::vector<int32_t>& assignment) {
   slot_keys_.resize(num_slots_after, std::vector<double>(chunk_keys_[0].size()));
   slot_values_.resize(num_slots_after, std::vector<double>(chunk_values_[0].size()));
   counts_.resize(num_slots_after);
-  for (int32_t slot : assignment) ++counts_[static_cast<size_t>(slot)];
+  const auto slot_of = [](int32_t entry) {
+    return static_cast<size_t>(entry < 0 ? ~entry : entry);
+  };
+  for (int32_t entry : assignment) ++counts_[slot_of(entry)];
   const std::vector<std::vector<double>> old_keys = slot_keys_;
   const std::vector<std::vector<double>> old_values = slot_values_;
   for (size_t i = 0; i < assignment.size(); ++i) {
-    const auto slot = static_cast<size_t>(assignment[i]);
+    const size_t slot = slot_of(assignment[i]);
     const auto count = static_cast<double>(counts_[slot]);
     for (size_t j = 0; j < chunk_keys_[i].size(); ++j) {
       slot_keys_[slot][j] += (chunk_keys_[i][j] - old_keys[slot][j]) / count;

@@ -27,7 +27,7 @@ class OvqRef {
   std::vector<double> Step(const std::vector<double>& q, const std::vector<double>& k,
                            const std::vector<double>& v);
 
-  // The slot of each of the chunk's tokens by the rules of ovq.h; slots >= num_slots() are new.
+  // For each of the chunk's tokens n if it joins slot n, ~n if it opens it, by the rules of ovq.h.
   std::vector<int32_t> ChooseAssignment() const;
 
   // How far an assignment falls short of the rules, as a similarity: 0 for ChooseAssignment's. A seed that is
