@@ -3,7 +3,9 @@
 // Method: each kind against a fresh memory that was given the same tokens one by one.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -180,6 +182,26 @@ TEST_P(StreamMemoriesTest, RestoreRejectsAnotherKindsSnapshot) {
     }
   }
   EXPECT_OK(stream().create()->Restore(*stream().create()->Snapshot()));
+}
+
+// LETHE_STREAM_LIBRARIES names the libraries behind these memories; their oracles (*_ref.cc) may use libm.
+TEST(StreamLibrariesTest, ImportNoLibm) {
+  std::FILE* pipe = popen("nm -A -u " LETHE_STREAM_LIBRARIES, "r");
+  ASSERT_NE(pipe, nullptr);
+  size_t num_lines = 0;
+  char line[4096];
+  while (std::fgets(line, sizeof line, pipe) != nullptr) {
+    ++num_lines;
+    const std::string text = line;
+    if (text.find("_ref.cc.o") != std::string::npos) continue;
+    const std::string symbol = text.substr(text.rfind(' ') + 1);
+    for (const char* name : {"exp", "expf", "log", "logf", "log2f", "pow", "powf", "tanhf", "fma",
+                             "fmaf", "sqrt", "sqrtf"}) {
+      EXPECT_NE(symbol, std::string(name) + "\n") << text;
+    }
+  }
+  EXPECT_EQ(pclose(pipe), 0);
+  EXPECT_GT(num_lines, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StreamMemoriesTest, ::testing::ValuesIn(AllStreamCases()),
