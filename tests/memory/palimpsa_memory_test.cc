@@ -2,6 +2,9 @@
 // Method: direct calls; the mutant must change bits with the cut where the memory does not.
 #include "memory/palimpsa/palimpsa_memory.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "gtest/gtest.h"
 
 #include "tests/memory/stream_cases.h"
@@ -53,6 +56,22 @@ TEST(PalimpsaMemoryTest, RestoreRejectsAnotherShape) {
               StatusIs(absl::StatusCode::kInvalidArgument, "shape"));
   EXPECT_THAT(memory->Restore(*without->Snapshot()),
               StatusIs(absl::StatusCode::kInvalidArgument, "shape"));
+}
+
+TEST(PalimpsaMemoryTest, OverflowIsReportedAndRestoreHeals) {
+  const StreamCase stream = Stream();
+  StreamTokens tokens(stream, 2, 2);
+  const std::unique_ptr<Memory> memory = stream.create();
+  StepThrough(stream, tokens, 0, 1, {1}, memory.get());
+  const std::unique_ptr<MemorySnapshot> snapshot = memory->Snapshot();
+  const std::string want = CanonicalBytes(*memory);
+  std::fill(tokens.v.begin(), tokens.v.end(), std::numeric_limits<float>::max());
+  std::fill(tokens.k.begin(), tokens.k.end(), 2.0f);
+  std::vector<float> out(2 * 24);
+  EXPECT_THAT(memory->Step(tokens.Slice(1, 1), 1, absl::MakeSpan(out)),
+              StatusIs(absl::StatusCode::kOutOfRange, "beyond f32"));
+  ASSERT_OK(memory->Restore(*snapshot));
+  EXPECT_EQ(CanonicalBytes(*memory), want);
 }
 
 TEST(PalimpsaMemoryTest, ATreeOverACallsTokensIsCaughtByTheCut) {

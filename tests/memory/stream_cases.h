@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct StreamCase {
   bool has_precision = false;  // precision
   bool has_direction = false;  // write_direction
 };
+
+inline void PrintTo(const StreamCase& stream, std::ostream* os) { *os << stream.name; }
 
 // Every kind and option that changes the state: two heads, key_dim 16, value_dim 24.
 std::vector<StreamCase> AllStreamCases();
