@@ -1,17 +1,20 @@
-// CausalConvWeights, CausalConvState, CausalConv: depthwise causal convolution with its tail as state.
+// CausalConvWeights, CausalConvState, CausalConv: depthwise causal convolution with its tail as
+// state.
 //
-// Equation:  y_t[c] = bias[c] + sum_{j=0}^{width-1} w[c][j] z_{t-j}[c]; tokens before rank 0 are absent
-//            (docs/model-format.md 2). w[c][0] is the current token's weight; no bias: 0.
-// Shapes:    w: [C][width], bias: [C] or empty; z, y: [count][C] f32 row-major, count = z.size() / C,
-//            count = 0 is a no-op. C >= 1, width >= 1; width 1 has no state.
+// Equation:  y_t[c] = bias[c] + sum_{j=0}^{width-1} w[c][j] z_{t-j}[c]; tokens before rank 0 are
+//            absent (docs/model-format.md 2). w[c][0] is the current token's weight; no bias: 0.
+// Shapes:    w: [C][width], bias: [C] or empty; z, y: [count][C] f32 row-major, count = z.size() /
+//            C, count = 0 is a no-op. C >= 1, width >= 1; width 1 has no state.
 // Units:     none.
-// Requires:  sizes as stated, state and weights of equal C and width, y does not overlap z (LETHE_CHECK on
-//            sizes).   Rejects: CausalConvState::Read: DATA_LOSS when the bytes do not hold a state of this shape.
-// Effects:   CausalConv writes y and moves the state on by count tokens. The state is a value: copy it to
-//            take a snapshot, assign to go back. It is the last min(n, width-1) inputs and nothing else: rows
-//            that are absent are zero bytes.
-// Numerics:  one fma chain per element over j = 0, 1, … from the bias; absent tokens are not evaluated, so they
-//            are exact no-ops. Bits are independent of how the tokens are cut into calls.
+// Requires:  sizes as stated, state and weights of equal C and width, y does not overlap z
+//            (LETHE_CHECK on sizes).
+// Rejects:   CausalConvState::Read: DATA_LOSS when the bytes do not hold a state of this shape.
+// Effects:   CausalConv writes y and moves the state on by count tokens. The state is a value: copy
+//            it to take a snapshot, assign to go back. It is the last min(n, width-1) inputs and
+//            nothing else: rows that are absent are zero bytes.
+// Numerics:  one fma chain per element over j = 0, 1, … from the bias; absent tokens are not
+//            evaluated, so they are exact no-ops. Bits are independent of how the tokens are cut
+//            into calls.
 // Threads:   compatible.
 #ifndef LETHE_KERNELS_CAUSAL_CONV_CAUSAL_CONV_H_
 #define LETHE_KERNELS_CAUSAL_CONV_CAUSAL_CONV_H_

@@ -4,12 +4,12 @@
 // Equation:  as in math.h.
 // Shapes:    D is any Highway tag of float or double; vectors of any width.
 // Units:     natural logarithms.
-// Requires:  a build for x86-64-v3 (explicit fma).   Rejects: none.
+// Requires:  a build for x86-64-v3 (explicit fma).
+// Rejects:   none.
 // Effects:   none.
 // Numerics:  lane by lane the bits of math.h, for every width: only IEEE operations and explicit
-// fma, no
-//            estimates, no branches on a lane's neighbours. The polynomials are Chebyshev fits made
-//            for this file (mpmath, 50 digits); their errors are named beside them.
+//            fma, no estimates, no branches on a lane's neighbours. The polynomials are Chebyshev
+//            fits made for this file (mpmath, 50 digits); their errors are named beside them.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_MATH_VECTOR_MATH_H_
 #define LETHE_KERNELS_MATH_VECTOR_MATH_H_

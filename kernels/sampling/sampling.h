@@ -1,20 +1,24 @@
 // SamplingParameters, Sample: draws the next vocabulary id from logits.
 //
-// Equation:  in this order: repetition penalty (Keskar et al. 2019, CTRL, in the usual signed form: for an id
-//            that the history holds, logit / penalty when positive, else logit * penalty); temperature
-//            (logit / temperature; 0 is greedy: the largest logit); top_k (the k largest); top_p (of those the
-//            smallest leading set whose probability reaches top_p); min_p (of those all with at least min_p times
-//            the largest probability); one draw from what is left, by Uniform53(seed, rank).
-//            Logprobs are those of the model: log softmax of the logits as given, before all of this.
-// Shapes:    logits: [vocab] f32, vocab >= 1; history_counts: [vocab], how often the retained history holds
-//            each id, or empty when repetition_penalty is 1; only counts > 0 matter.
+// Equation:  in this order: repetition penalty (Keskar et al. 2019, CTRL, in the usual signed form:
+//            for an id that the history holds, logit / penalty when positive, else logit *
+//            penalty); temperature (logit / temperature; 0 is greedy: the largest logit); top_k
+//            (the k largest); top_p (of those the smallest leading set whose probability reaches
+//            top_p); min_p (of those all with at least min_p times the largest probability); one
+//            draw from what is left, by Uniform53(seed, rank). Logprobs are log softmax of all
+//            logits after penalty and temperature, before top_k, top_p and min_p (at temperature 0:
+//            as at 1).
+// Shapes:    logits: [vocab] f32, vocab >= 1; history_counts: [vocab], how often the retained
+//            history holds each id, or empty when repetition_penalty is 1; only counts > 0 matter.
 // Units:     logprob natural logarithm; rank of the token being drawn.
 // Requires:  parameters that ValidateSampling accepts.
-//            Rejects: Sample: INTERNAL "NON_FINITE_LOGITS: …" when a logit is not finite; INVALID_ARGUMENT for
-//            history_counts of another size. ValidateSampling: INVALID_ARGUMENT naming field and range.
+// Rejects:   Sample: INTERNAL "NON_FINITE_LOGITS: …" when a logit is not finite; INVALID_ARGUMENT
+//            for history_counts of another size. ValidateSampling: INVALID_ARGUMENT naming field
+//            and range.
 // Effects:   none.
-// Numerics:  f64, kernels/math only; sums in order of candidates. A function of the arguments alone. Ties go
-//            to the lowest id everywhere. Cost O(vocab), O(vocab log vocab) with top_p.
+// Numerics:  f64, kernels/math only; sums in order of candidates. A function of the arguments
+//            alone. Ties go to the lowest id everywhere. Cost O(vocab), O(vocab log vocab) with
+//            top_p.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_SAMPLING_SAMPLING_H_
 #define LETHE_KERNELS_SAMPLING_SAMPLING_H_
@@ -30,7 +34,7 @@
 namespace lethe {
 
 struct SamplingParameters {
-  double temperature = 1.0;         // 0 … 10; 0 is greedy
+  double temperature = 0.0;         // 0 … 10; 0 is greedy
   int64_t top_k = 0;                // 0 … vocab; 0 is off
   double top_p = 1.0;               // (0, 1]; 1 is off
   double min_p = 0.0;               // [0, 1); 0 is off

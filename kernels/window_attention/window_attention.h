@@ -1,20 +1,22 @@
 // WindowAttention: softmax attention over the last `window` tokens with ALiBi, its tail as state.
 //
-// Equation:  per head, o_t = sum_{j=0}^{min(window-1,t)} p_j v_{t-j},
-//            p = softmax_j(q_t . k_{t-j} / sqrt(K) - slope j)   (docs/model-format.md 2.1; ALiBi: Press et al. 2022).
-// Shapes:    q, k: [count][H][K], v, o: [count][H][V] f32 row-major; slopes: [H]; count = 0 is a no-op.
-//            window >= 1; window 1 has no state and gives o = v.
+// Equation:  per head, o_t = sum_{j=0}^{min(window-1,t)} p_j v_{t-j}, p = softmax_j(q_t . k_{t-j} /
+//            sqrt(K) - slope j) (docs/model-format.md 2.1; ALiBi: Press et al. 2022).
+// Shapes:    q, k: [count][H][K], v, o: [count][H][V] f32 row-major; slopes: [H]; count = 0 is a
+//            no-op. window >= 1; window 1 has no state and gives o = v.
 // Units:     slope per token of distance.
 // Requires:  sizes as stated, o does not overlap the inputs (LETHE_CHECK on sizes); finite inputs.
-//            Rejects: WindowAttentionState::Read: DATA_LOSS when the bytes do not hold a state of this shape.
-// Effects:   WindowAttention writes o and moves the state on by count tokens. The state is a value: copy
-//            it to take a snapshot, assign to go back. It is the last min(n, window-1) rows of K and V and nothing
-//            else: absent rows are zero bytes.
-// Numerics:  f32. Every reduction over the window is indexed by the distance j from the query, never by a
-//            block or buffer position: the maximum, the sum of weights in the 8 lanes of kernels/math's Sum (lane = j
-//            mod 8), and o as one fma chain over j = 0, 1, … per channel, divided by that sum. Absent tokens are
-//            not evaluated: exact no-ops. Bits are independent of how the tokens are cut into calls and of the
-//            rank. Cost O(count H window (K + V)).
+// Rejects:   WindowAttentionState::Read: DATA_LOSS when the bytes do not hold a state of this
+//            shape.
+// Effects:   WindowAttention writes o and moves the state on by count tokens. The state is a value:
+//            copy it to take a snapshot, assign to go back. It is the last min(n, window-1) rows of
+//            K and V and nothing else: absent rows are zero bytes.
+// Numerics:  f32. Every reduction over the window is indexed by the distance j from the query,
+//            never by a block or buffer position: the maximum, the sum of weights in the 8 lanes of
+//            kernels/math's Sum (lane = j mod 8), and o as one fma chain over j = 0, 1, … per
+//            channel, divided by that sum. Absent tokens are not evaluated: exact no-ops. Bits are
+//            independent of how the tokens are cut into calls and of the rank. Cost O(count H
+//            window (K + V)).
 // Threads:   compatible.
 #ifndef LETHE_KERNELS_WINDOW_ATTENTION_WINDOW_ATTENTION_H_
 #define LETHE_KERNELS_WINDOW_ATTENTION_WINDOW_ATTENTION_H_

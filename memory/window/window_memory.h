@@ -3,10 +3,12 @@
 // Equation:  docs/model-format.md 2.1, kernels/window_attention/window_attention.h.
 // Shapes:    as memory/memory.h; slopes: [H]. Uses q, k, v; the other inputs must be empty.
 // Units:     slope per token of distance.
-// Requires:  memory/memory.h's.   Rejects: Create: INVALID_ARGUMENT for a value outside docs/model-format.md's
-//            range, naming the key; Restore: INVALID_ARGUMENT for a snapshot of another kind or shape.
+// Requires:  memory/memory.h's.
+// Rejects:   Create: INVALID_ARGUMENT for a value outside docs/model-format.md's range, naming the
+//            key; Restore: INVALID_ARGUMENT for a snapshot of another kind or shape.
 // Effects:   as memory/memory.h.
-// Numerics:  kernels/window_attention's; canonical state: the present rows of K, then of V, oldest first.
+// Numerics:  kernels/window_attention's; canonical state: the present rows of K, then of V, oldest
+//            first.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_WINDOW_WINDOW_MEMORY_H_
 #define LETHE_MEMORY_WINDOW_WINDOW_MEMORY_H_

@@ -1,18 +1,19 @@
 // StopMatcher: finds stop strings in a stream of bytes and holds back what may become one.
 //
-// Equation:  none. A match is the earliest end of any stop string in the bytes; of several that end at the same
-//            byte the longest counts.
+// Equation:  none. A match is the earliest end of any stop string in the bytes; of several that end
+//            at the same byte the longest counts.
 // Shapes:    up to kStopStringsMax stop strings of 1 … kStopStringBytesMax bytes.
 // Units:     bytes.
 // Requires:  Append and Recompute: num_delivered <= the bytes given (LETHE_CHECK).
-//            Rejects: Create: INVALID_ARGUMENT naming the field stop_strings and the range.
-// Effects:   Append returns the bytes that can no longer be part of a match; it holds back the longest suffix that is
-//            a proper prefix of a stop string. After a match the text before it has been returned, the match itself
-//            and all that follows never is. Every byte is returned at most once. Finish returns what is held:
-//            call it on every way a generation can end.
-// Numerics:  none. The state is a function of the stop strings, the answer's bytes and how many of them were
-//            delivered: after a Forget, Recompute makes it anew from the retained bytes. O(1) per byte and stop
-//            string, amortised.
+// Rejects:   Create: INVALID_ARGUMENT naming the field stop and the range.
+// Effects:   Append returns the bytes that can no longer be part of a match; it holds back the
+//            longest suffix that is a proper prefix of a stop string. After a match the text before
+//            it has been returned, the match itself and all that follows never is. Every byte is
+//            returned at most once. Finish returns what is held: call it on every way a generation
+//            can end.
+// Numerics:  none. The state is a function of the stop strings, the answer's bytes and how many of
+//            them were delivered: after a Forget, Recompute makes it anew from the retained bytes.
+//            O(1) per byte and stop string, amortised.
 // Threads:   compatible.
 #ifndef LETHE_SERVER_GENERATION_STOP_MATCHER_H_
 #define LETHE_SERVER_GENERATION_STOP_MATCHER_H_
@@ -54,7 +55,7 @@ class StopMatcher {
  private:
   struct Pattern {
     std::string bytes;
-    std::vector<size_t> fallback;  // [length]: longest proper border of the first i+1 bytes
+    std::vector<size_t> fallback;  // [length]: longest proper border of bytes[0..i]
     size_t matched = 0;            // longest prefix that is a suffix of the stream
   };
 
