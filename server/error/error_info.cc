@@ -2,6 +2,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+
 #include "kernels/base/byte_io.h"
 
 namespace lethe {
