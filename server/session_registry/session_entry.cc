@@ -22,6 +22,11 @@ int64_t CountSupportVectors(const ModelState& state) {
 
 }  // namespace
 
+absl::Status SessionDeletedError() {
+  return WithErrorInfo(absl::AbortedError("session_id: the session was deleted meanwhile"),
+                       {"SESSION_DELETED", {{"field", "session_id"}}});
+}
+
 SessionEntry::SessionEntry(std::string id, std::string name, std::unique_ptr<Session> new_session,
                            int64_t now_us)
     : session_id(std::move(id)),
@@ -35,10 +40,7 @@ SessionEntry::SessionEntry(std::string id, std::string name, std::unique_ptr<Ses
 }
 
 absl::StatusOr<Session*> SessionEntry::LiveSession() {
-  if (session == nullptr) {
-    return WithErrorInfo(absl::AbortedError("session_id: the session was deleted meanwhile"),
-                         {"SESSION_DELETED", {{"field", "session_id"}}});
-  }
+  if (session == nullptr) return SessionDeletedError();
   return session.get();
 }
 

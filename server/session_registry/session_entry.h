@@ -30,6 +30,9 @@
 
 namespace lethe {
 
+// ABORTED, reason SESSION_DELETED.
+absl::Status SessionDeletedError();
+
 // The sum of the Forgets that a history went through; a stream compares two to notice one in between.
 struct HistoryMark {
   uint64_t epoch = 0;         // Forgets so far
