@@ -1,17 +1,19 @@
 // ProofBundle: what a verifier needs to check a record's optimality proof (P2) and its path to the
 // state digest.
 //
-// Equation: canonical JSON (statement.h); f32 = 8 and f64 = 16 hex digits of the IEEE-754 bits,
-// most significant first;
-//           a row of a matrix is one string. parts: the state digest's parts in order
-//           (audit/state/state_digest.h).
-// Shapes:   per head: keys [n][key_dim] f32, values [n][value_dim] f32, classes, a, token_ids: [n],
-// rank order. Units:    a = alpha * m in [0, 1]; box_mass M = 1/C; sigma as in exp(-||x-y||^2 /
-// sigma^2). Requires: none. Rejects:  ParseBundle: INVALID_ARGUMENT for any other bytes than
-// WriteBundle's, inconsistent lengths, over
-//           kBundleBytesMax bytes.
-// Effects:  none. A bundle is content (it holds keys and values): made on request from the present
-// state, never stored. Numerics: floats travel as bits. Threads:  safe.
+// Equation:  canonical JSON (statement.h); f32 = 8 and f64 = 16 hex digits of the IEEE-754 bits,
+//            most significant first; a row of a matrix is one string. parts: the state digest's
+//            parts in order (audit/state/state_digest.h).
+// Shapes:    per head: keys [n][key_dim] f32, values [n][value_dim] f32, classes, a, token_ids:
+//            [n], rank order.
+// Units:     a = alpha * m in [0, 1]; box_mass M = 1/C; sigma as in exp(-||x-y||^2 / sigma^2).
+// Requires:  none.
+// Rejects:   ParseBundle: INVALID_ARGUMENT for any other bytes than WriteBundle's, inconsistent
+//            lengths, over kBundleBytesMax bytes.
+// Effects:   none. A bundle is content (it holds keys and values): made on request from the present
+//            state, never stored.
+// Numerics:  floats travel as bits.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_CERTIFICATE_BUNDLE_H_
 #define LETHE_AUDIT_CERTIFICATE_BUNDLE_H_
 

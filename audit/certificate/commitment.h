@@ -1,14 +1,16 @@
 // Commitments: the salted forms in which digests, token ids and partition rows enter a statement.
 //
-// Equation: token = HMAC-SHA-256(certSalt, "tok\0" || u64be id);
-//           set root = RFC 6962 root over the sorted token commitments, each one a leaf;
-//           row = token || class byte 'S', 'E' or 'R' || u64be bits of a; rows root = RFC 6962 root
-//           in rank order; state = HMAC-SHA-256(certSalt, state digest).
-// Shapes:   spans of one head have equal length, one entry per key in rank order.
-// Units:    a = alpha * m, in [0, 1].
-// Requires: equal lengths (LETHE_CHECK).     Rejects: none.
-// Effects:  none.     Numerics: -0 is written as +0. Cost one HMAC per id.
-// Threads:  compatible (TokenCommitter caches nothing; safe when const).
+// Equation:  token = HMAC-SHA-256(certSalt, "tok\0" || u64be id); set root = RFC 6962 root over the
+//            sorted token commitments, each one a leaf; row = token || class byte 'S', 'E' or 'R'
+//            || u64be bits of a; rows root = RFC 6962 root in rank order; state =
+//            HMAC-SHA-256(certSalt, state digest).
+// Shapes:    spans of one head have equal length, one entry per key in rank order.
+// Units:     a = alpha * m, in [0, 1].
+// Requires:  equal lengths (LETHE_CHECK).
+// Rejects:   none.
+// Effects:   none.
+// Numerics:  -0 is written as +0. Cost one HMAC per id.
+// Threads:   compatible (TokenCommitter caches nothing; safe when const).
 #ifndef LETHE_AUDIT_CERTIFICATE_COMMITMENT_H_
 #define LETHE_AUDIT_CERTIFICATE_COMMITMENT_H_
 

@@ -1,12 +1,17 @@
 // ServerKeys: the three secrets of a server that signs records, and where they lie.
 //
-// Equation: none.
-// Shapes:   directory holds record.pem and log.pem (PKCS#8 Ed25519), pseudonym.key (32 bytes), all
-// mode 0600. Units:    none. Requires: none. Rejects:  as Ed25519PrivateKey::LoadPem;
-// FAILED_PRECONDITION when only some of the three files exist (a key is never
-//           replaced silently), or when both keys are the same: roles are never shared.
-// Effects:  LoadOrCreate makes the directory (0700) and all three keys when none of the files
-// exists. Numerics: none. Threads:  safe when const.
+// Equation:  none.
+// Shapes:    directory holds record.pem and log.pem (PKCS#8 Ed25519), pseudonym.key (32 bytes), all
+//            mode 0600.
+// Units:     none.
+// Requires:  none.
+// Rejects:   as Ed25519PrivateKey::LoadPem; FAILED_PRECONDITION when only some of the three files
+//            exist (a key is never replaced silently), or when both keys are the same: roles are
+//            never shared.
+// Effects:   LoadOrCreate makes the directory (0700) and all three keys when none of the files
+//            exists.
+// Numerics:  none.
+// Threads:   safe when const.
 #ifndef LETHE_AUDIT_CERTIFICATE_KEYS_H_
 #define LETHE_AUDIT_CERTIFICATE_KEYS_H_
 

@@ -1,15 +1,17 @@
 // Opening: the detached secret that opens one record's salted values; handed to the session's
 // owner.
 //
-// Equation: canonical JSON (statement.h)
-// {"_type","certSalt","derivedKept","forgotten","leaf","retained","stateDigest"}. Shapes:   id sets
-// are ascending, disjoint, maximal ranges of token ids, ends included. Units:    none. Requires:
-// WriteOpening: ids strictly ascending (LETHE_CHECK). Rejects:  ParseOpening: INVALID_ARGUMENT for
-// any other bytes than WriteOpening's; more than kOpeningIdsMax ids. Effects:  the salt wipes
-// itself. A Forget destroys the openings of all earlier records of the session: whoever holds
-//           one can test guesses about the state under it.
-// Numerics: none.
-// Threads:  compatible.
+// Equation:  canonical JSON (statement.h)
+//            {"_type","certSalt","derivedKept","forgotten","leaf","retained","stateDigest"}.
+// Shapes:    id sets are ascending, disjoint, maximal ranges of token ids, ends included.
+// Units:     none.
+// Requires:  WriteOpening: ids strictly ascending (LETHE_CHECK).
+// Rejects:   ParseOpening: INVALID_ARGUMENT for any other bytes than WriteOpening's; more than
+//            kOpeningIdsMax ids.
+// Effects:   the salt wipes itself. A Forget destroys the openings of all earlier records of the
+//            session: whoever holds one can test guesses about the state under it.
+// Numerics:  none.
+// Threads:   compatible.
 #ifndef LETHE_AUDIT_CERTIFICATE_OPENING_H_
 #define LETHE_AUDIT_CERTIFICATE_OPENING_H_
 

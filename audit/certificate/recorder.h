@@ -1,19 +1,18 @@
 // Recorder: turns an event of a session into a signed record of the audit log and its opening.
 //
-// Equation: design.md 6: statement (statement.h) -> DSSE envelope -> leaf -> log -> tlog-proof.
-// Shapes:   RecordDraft holds clear values; they leave it only under the record's salt, or in the
-// opening. Units:    ids and counts in inputs. Requires: `records` belongs to the session of
-// `draft.session_id`; ids ascending; every head's spans of one length
-//           (all checked: INVALID_ARGUMENT).
-// Rejects:  INVALID_ARGUMENT as WriteStatement; DATA_LOSS when the log is frozen. On error nothing
-// changed: neither log
-//           nor `records`.
-// Effects:  Record appends one leaf with the envelope as its body and advances the session's
-// sequence. With
-//           draft.kind == kForget the openings of all earlier records of the session are then
-//           destroyed (wiped).
-// Numerics: none; one HMAC per retained id and one SHA-256 pair per partition row.
-// Threads:  Recorder is safe; one SessionRecords is used by one thread at a time.
+// Equation:  design.md 6: statement (statement.h) -> DSSE envelope -> leaf -> log -> tlog-proof.
+// Shapes:    RecordDraft holds clear values; they leave it only under the record's salt, or in the
+//            opening.
+// Units:     ids and counts in inputs.
+// Requires:  `records` belongs to the session of `draft.session_id`; ids ascending; every head's
+//            spans of one length (all checked: INVALID_ARGUMENT).
+// Rejects:   INVALID_ARGUMENT as WriteStatement; DATA_LOSS when the log is frozen. On error nothing
+//            changed: neither log nor `records`.
+// Effects:   Record appends one leaf with the envelope as its body and advances the session's
+//            sequence. With draft.kind == kForget the openings of all earlier records of the
+//            session are then destroyed (wiped).
+// Numerics:  none; one HMAC per retained id and one SHA-256 pair per partition row.
+// Threads:   Recorder is safe; one SessionRecords is used by one thread at a time.
 #ifndef LETHE_AUDIT_CERTIFICATE_RECORDER_H_
 #define LETHE_AUDIT_CERTIFICATE_RECORDER_H_
 

@@ -1,20 +1,19 @@
 // Statement: what a record of the audit log says, as a plain struct and as canonical JSON bytes.
 //
-// Equation: an in-toto Statement v1 with predicateType https://lethe.dev/forget/v1 or …/certify/v1.
-// Canonical JSON: keys
-//           sorted bytewise, no white space, printable ASCII, no numbers, no null; u64 = decimal
-//           string without leading zero, f64 = 16 hex digits of the IEEE-754 bits (most significant
-//           first), bytes = lowercase hex.
-// Shapes:   digests and commitments are 32 bytes; nonce 16 to 32 bytes.
-// Units:    counts in inputs (tokens); bounds in the units of the named quantity.
-// Requires: none.
-// Rejects:  WriteStatement and ParseStatement: INVALID_ARGUMENT naming the field: text that is not
-// printable ASCII,
-//           a nonce of another length, NaN, a field that the record kind does not have or lacks,
-//           unknown method, policy or proof names. ParseStatement also: any bytes but
-//           WriteStatement's of the same values.
-// Effects:  none.     Numerics: doubles travel as bits.
-// Threads:  safe.
+// Equation:  an in-toto Statement v1 with predicateType https://lethe.dev/forget/v1 or
+//            …/certify/v1. Canonical JSON: keys sorted bytewise, no white space, printable ASCII,
+//            no numbers, no null; u64 = decimal string without leading zero, f64 = 16 hex digits of
+//            the IEEE-754 bits (most significant first), bytes = lowercase hex.
+// Shapes:    digests and commitments are 32 bytes; nonce 16 to 32 bytes.
+// Units:     counts in inputs (tokens); bounds in the units of the named quantity.
+// Requires:  none.
+// Rejects:   WriteStatement and ParseStatement: INVALID_ARGUMENT naming the field: text that is not
+//            printable ASCII, a nonce of another length, NaN, a field that the record kind does not
+//            have or lacks, unknown method, policy or proof names. ParseStatement also: any bytes
+//            but WriteStatement's of the same values.
+// Effects:   none.
+// Numerics:  doubles travel as bits.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_CERTIFICATE_STATEMENT_H_
 #define LETHE_AUDIT_CERTIFICATE_STATEMENT_H_
 
@@ -125,9 +124,8 @@ struct Statement {
   std::vector<StoreReport> stores;           // stores erased, with results
   std::vector<std::string> residual_scopes;  // what is not covered (scopes.h), sorted
 
-  // Forget records only.
-  // HMAC-SHA-256(certSalt of the session's previous record, state digest before); at seq 1 under a
-  // salt that nobody keeps.
+  // Forget records only. HMAC-SHA-256(certSalt of the session's previous record, state digest
+  // before); at seq 1 under a salt that nobody keeps.
   Sha256Digest before_digest{};
   CommittedSet forgot;
   DerivedPolicy derived_policy = DerivedPolicy::kFail;

@@ -1,17 +1,16 @@
 // TrustStore: the keys that a verifier got out of band; the only keys that ever count.
 //
-// Equation: a text file, one entry a line: "record <SPKI DER in hex> [<first>-[<last>]]" (a record
-// key, with the leaf
-//           indices for which it is valid; all when absent), "log <vkey>" (C2SP), empty lines and
-//           "# comments".
-// Shapes:   SPKI 44 bytes (88 hex digits).
-// Units:    leaf indices, ends included.
-// Requires: none.
-// Rejects:  INVALID_ARGUMENT naming the line: unknown word, malformed key, small-order key, empty
-// range, a repeated
-//           entry, over kTrustBytesMax bytes.
-// Effects:  none.     Numerics: none.
-// Threads:  safe when const.
+// Equation:  a text file, one entry a line: "record <SPKI DER in hex> [<first>-[<last>]]" (a record
+//            key, with the leaf indices for which it is valid; all when absent), "log <vkey>"
+//            (C2SP), empty lines and "# comments".
+// Shapes:    SPKI 44 bytes (88 hex digits).
+// Units:     leaf indices, ends included.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT naming the line: unknown word, malformed key, small-order key, empty
+//            range, a repeated entry, over kTrustBytesMax bytes.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe when const.
 #ifndef LETHE_AUDIT_CERTIFICATE_TRUST_H_
 #define LETHE_AUDIT_CERTIFICATE_TRUST_H_
 

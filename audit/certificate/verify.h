@@ -1,11 +1,16 @@
 // VerifyCertificate, VerifySequence: the offline checks of records, with no server, model or
 // network.
 //
-// Equation: audit.md 3 "Certificate"; docs/certificate-format.md lists the checks in order.
-// Shapes:   a report is the list of all checks in order, each ok, failed or not checked with the
-// reason. Units:    none. Requires: none. Rejects:  nothing is returned as an error: whatever bytes
-// come in, the report says which check failed. Effects:  none. Numerics: P2 bounds by
-// memory/svdd/proof.h in double-double, outward rounded. Threads:  safe.
+// Equation:  audit.md 3 "Certificate"; docs/certificate-format.md lists the checks in order.
+// Shapes:    a report is the list of all checks in order, each ok, failed or not checked with the
+//            reason.
+// Units:     none.
+// Requires:  none.
+// Rejects:   nothing is returned as an error: whatever bytes come in, the report says which check
+//            failed.
+// Effects:   none.
+// Numerics:  P2 bounds by memory/svdd/proof.h in double-double, outward rounded.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_CERTIFICATE_VERIFY_H_
 #define LETHE_AUDIT_CERTIFICATE_VERIFY_H_
 

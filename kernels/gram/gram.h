@@ -4,7 +4,7 @@
 // Shapes:    x: [dim]; keys: [count][dim] row-major; out: [count]. f64, or f32 keys widened to f64
 //            without change of value.
 // Units:     none.
-// Requires:  dim >= 1; spans of these sizes (LETHE_CHECK); sigma finite, > 0 and sigma^2 normal.
+// Requires:  dim >= 1; spans of these sizes (LETHE_CHECK); sigma 2^-20..2^20.
 // Rejects:   none; a key that is not finite gives an unspecified value.
 // Effects:   writes out; aliasing of x with a row of keys is allowed.
 // Numerics:  difference form, never negative distances. Symmetric bit for bit: K(x, y) = K(y, x), and
