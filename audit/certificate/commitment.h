@@ -10,7 +10,7 @@
 // Rejects:   none.
 // Effects:   none.
 // Numerics:  -0 is written as +0. Cost one HMAC per id.
-// Threads:   compatible (TokenCommitter caches nothing; safe when const).
+// Threads:   safe.
 #ifndef LETHE_AUDIT_CERTIFICATE_COMMITMENT_H_
 #define LETHE_AUDIT_CERTIFICATE_COMMITMENT_H_
 

@@ -29,6 +29,7 @@
 #include "audit/certificate/keys.h"
 #include "audit/certificate/opening.h"
 #include "audit/certificate/statement.h"
+#include "audit/crypto/secret.h"
 #include "audit/log/audit_log.h"
 
 namespace lethe::audit {
@@ -64,6 +65,8 @@ struct RecordDraft {
   std::vector<uint64_t> derived_kept;  // ascending
   std::vector<LayerReport> layers;
   std::vector<MemoryDraft> memories;
+  // Certify only: the record carries P2; then every head with keys has its deviation.
+  bool proves_optimality = false;
   std::vector<StoreReport> stores;
 };
 
@@ -92,6 +95,7 @@ class SessionRecords {
   uint64_t next_seq_ = 1;
   Sha256Digest prev_{};
   std::vector<Opening> openings_;
+  std::optional<Secret32> last_salt_;
 };
 
 class Recorder {

@@ -70,15 +70,16 @@ struct LayerReport {
   LayerMethod method = LayerMethod::kUnchanged;
 };
 
-// P2 of one support-vector memory head (numerics.md 6): how far the stored solution is from the
-// exact optimum over the keys under the certified digest, for every query, all in outward-rounded
-// doubles. rho and decision are absent where no finite bound exists; +infinity is refused.
+// P2 of one support-vector memory head (memory/svdd/proof.h): how far the stored solution is from the
+// exact optimum over the keys under the certified digest. Each is in [0, +infinity], +infinity
+// meaning that there is no bound.
 struct DeviationBounds {
-  double gap_half = 0;    // G/2
-  double kernel_sum = 0;  // |sum a_i k(q,x_i) - sum a*_i k(q,x_i)| / m for every q
-  double alpha = 0;       // ||alpha - alpha*||_2
-  std::optional<double> rho;
-  std::optional<double> decision;  // |f - f*| for every q
+  double gap = 0;         // G, the duality gap in alpha-units
+  double delta = 0;       // what making the stored solution feasible moved it, 1-norm
+  double kernel_sum = 0;  // |sum alpha_i k(q,x_i) - sum alpha*_i k(q,x_i)| for every query q
+  double alpha = 0;       // |alpha_i - alpha*_i| for every i
+  double rho = 0;         // |rho - rho*|
+  double decision = 0;    // |f(x) - f*(x)| for every x
   // HMAC-SHA-256(certSalt, "evidence\0" || hash of this head's part of the state digest).
   Sha256Digest evidence{};
 };
@@ -93,9 +94,13 @@ struct MemoryReport {
   uint64_t num_reserve = 0;
   // RFC 6962 root over the rows (token commitment, class, a bits) in rank order.
   Sha256Digest rows_root{};
-  double smallest_margin = 0;  // of the fp64 solution: the least slack of any sign; informational
+  // The least slack of any sign of the solution, in a-units; +infinity where every a is fixed. With
+  // deviation: ProveOptimality's.
+  double smallest_margin = 0;
+  // By ProveOptimality, for the exact kernel; false in records without deviation.
   bool partition_proved = false;
-  std::optional<DeviationBounds> deviation;  // certify records that carry P2
+  // In certify records that carry P2, for heads with at least one key.
+  std::optional<DeviationBounds> deviation;
 };
 
 struct StoreReport {
@@ -134,6 +139,14 @@ struct Statement {
 
 absl::StatusOr<std::string> WriteStatement(const Statement& statement);
 absl::StatusOr<Statement> ParseStatement(absl::string_view bytes);
+
+// Canonical and known predicate type, without reading further: what ParseStatement checks first.
+absl::StatusOr<RecordKind> PeekRecordKind(absl::string_view bytes);
+
+// The rules between fields, which WriteStatement keeps and a verifier checks under a name of their
+// own. Sequence: seq >= 1, and prev is zero at seq 1 and only there. Scope: CheckResidualScopes.
+absl::Status CheckSequenceFields(const Statement& statement);
+absl::Status CheckScopeFields(const Statement& statement);
 
 absl::string_view DerivedPolicyName(DerivedPolicy policy);
 absl::string_view LayerMethodName(LayerMethod method);

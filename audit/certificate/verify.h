@@ -26,6 +26,16 @@
 
 namespace lethe::audit {
 
+// The checks of VerifyCertificate, in order. "trust" to "key range" need envelope and proof file
+// alone; "opening" to "derived set" the opening too; "bundle" to "optimality" opening and bundle.
+inline constexpr const char* kCheckNames[] = {
+    "trust",          "envelope",         "payload type",   "record key",    "signature",
+    "statement",      "predicate type",   "predicate",      "leaf binding",  "proof file",
+    "checkpoint",     "log origin",       "inclusion",      "key range",     "nonce",
+    "sequence",       "scope",            "opening",        "subject digest", "retained set",
+    "forgotten set",  "derived set",      "bundle",         "bundle path",   "evidence",
+    "partition counts", "partition rows", "optimality",     "state replay"};
+
 enum class CheckResult { kOk, kFailed, kNotChecked };
 
 struct Check {
@@ -40,8 +50,10 @@ struct VerifyReport {
   std::optional<Statement> statement;
   uint64_t leaf_index = 0;
   Sha256Digest leaf_hash{};
+  bool core_ok = false;  // signature, inclusion and key range held
 
-  // No check failed (those not checked for want of an opening or bundle do not count).
+  // The record's own checks up to "key range" are ok, and no check failed; those that want a nonce,
+  // an opening, a bundle or the model may be unchecked.
   bool ok() const;
   // The first failed check, or null.
   const Check* first_failure() const;
@@ -51,6 +63,7 @@ struct VerifyReport {
 struct CertificateFiles {
   std::string envelope;
   std::string proof_file;
+  std::optional<std::string> leaf;  // the log's entry, where the caller has it
   std::optional<std::string> opening;
   std::optional<std::string> bundle;
 };
@@ -67,7 +80,7 @@ VerifyReport VerifyCertificate(const CertificateFiles& files, const TrustStore& 
 struct SequenceReport {
   std::vector<VerifyReport> records;
   std::vector<Check>
-      checks;  // "sequence session", "sequence numbers", "sequence links", "sequence order"
+      checks;  // "sequence records", … "session", "numbers", "links", "order"
   bool ok() const;
 };
 SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const TrustStore& trust);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/crypto/encoding.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -46,7 +47,8 @@ std::string WriteLogLeaf(const LogLeaf& leaf) {
 }
 
 absl::StatusOr<LogLeaf> ParseLogLeaf(absl::string_view bytes) {
-  const absl::Status malformed = absl::InvalidArgumentError("leaf: want a hashedrekord of 406 bytes");
+  const absl::Status malformed =
+      absl::InvalidArgumentError("leaf: want a hashedrekord of 406 bytes");
   if (bytes.size() != kLogLeafBytes || !TakeText(&bytes, kBeforeDigest)) return malformed;
   absl::StatusOr<std::string> digest = TakeBase64(&bytes, kSha256Bytes);
   if (!digest.ok() || !TakeText(&bytes, kBeforeSignature)) return malformed;

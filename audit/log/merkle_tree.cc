@@ -40,6 +40,12 @@ void MerkleTree::Append(const Sha256Digest& leaf_hash) {
   }
 }
 
+void MerkleTree::Truncate(uint64_t num_leaves) {
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    levels_[level].resize(num_leaves >> level);
+  }
+}
+
 uint64_t MerkleTree::num_leaves() const { return levels_.empty() ? 0 : levels_[0].size(); }
 
 Sha256Digest MerkleTree::RangeRoot(uint64_t begin, uint64_t end) const {
@@ -113,7 +119,8 @@ absl::StatusOr<std::vector<Sha256Digest>> MerkleTree::ConsistencyProof(uint64_t 
       begin = middle;
     }
   }
-  // What is left is a subtree of the old tree; its root is known to the verifier only if it is the old root.
+  // What is left is a subtree of the old tree; its root is known to the verifier only if it is the
+  // old root.
   if (begin != 0) proof.push_back(RangeRoot(begin, end));
   std::reverse(proof.begin(), proof.end());
   return proof;

@@ -10,7 +10,7 @@
 // Requires:  none.
 // Rejects:   OUT_OF_RANGE: leaf_index >= tree_size, tree_size > num_leaves(), consistency from size
 //            0 or from a larger size.
-// Effects:   Append adds one leaf; nothing else mutates.
+// Effects:   Append adds one leaf, Truncate drops the last ones; nothing else mutates.
 // Numerics:  none; Append amortised O(1) hashes, Root and proofs O(log^2 n) at most; 64 bytes a
 //            leaf.
 // Threads:   compatible.
@@ -34,6 +34,8 @@ Sha256Digest MerkleEmptyRoot();
 class MerkleTree {
  public:
   void Append(const Sha256Digest& leaf_hash);
+  // Drops the leaves from num_leaves on; num_leaves <= num_leaves().
+  void Truncate(uint64_t num_leaves);
 
   uint64_t num_leaves() const;
   const Sha256Digest& leaf_hash(uint64_t leaf_index) const { return levels_[0][leaf_index]; }

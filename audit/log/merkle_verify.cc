@@ -8,7 +8,8 @@
 namespace lethe::audit {
 namespace {
 
-// A node's index and the index of the last node, on one level of the tree. RFC 9162 calls them fn and sn.
+// A node's index and the index of the last node, on one level of the tree. RFC 9162 calls them fn
+// and sn.
 struct LevelPosition {
   uint64_t node = 0;
   uint64_t last = 0;

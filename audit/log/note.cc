@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+
 #include "audit/crypto/encoding.h"
 #include "audit/log/utf8.h"
 #include "kernels/base/status_macros.h"
@@ -33,7 +34,8 @@ uint32_t KeyIdFromBytes(absl::string_view bytes) {
 absl::StatusOr<NoteSignature> ParseSignatureLine(absl::string_view line) {
   const absl::string_view prefix(kSignaturePrefix);
   if (line.substr(0, prefix.size()) != prefix) {
-    return absl::InvalidArgumentError("note: signature line does not begin with U+2014 and a space");
+    return absl::InvalidArgumentError(
+        "note: signature line does not begin with U+2014 and a space");
   }
   const std::vector<absl::string_view> fields = absl::StrSplit(line.substr(prefix.size()), ' ');
   if (fields.size() != 2) {
@@ -146,9 +148,9 @@ absl::StatusOr<VerifierKey> ParseVerifierKey(absl::string_view vkey) {
 }
 
 std::string WriteVerifierKey(const VerifierKey& vkey) {
-  return absl::StrCat(vkey.name, "+", HexEncode(KeyIdBytes(vkey.key_id)), "+",
-                      Base64Encode(absl::StrCat(absl::string_view(&kEd25519KeyType, 1),
-                                                vkey.key.raw())));
+  return absl::StrCat(
+      vkey.name, "+", HexEncode(KeyIdBytes(vkey.key_id)), "+",
+      Base64Encode(absl::StrCat(absl::string_view(&kEd25519KeyType, 1), vkey.key.raw())));
 }
 
 NoteSignature SignNoteText(absl::string_view text, absl::string_view name,

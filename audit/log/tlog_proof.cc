@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/crypto/encoding.h"
 #include "audit/log/decimal.h"
 #include "audit/log/note.h"
@@ -64,7 +65,8 @@ absl::StatusOr<TlogProof> ParseTlogProof(absl::string_view file) {
   if (!HasPrefix(line, kIndexPrefix)) return absl::InvalidArgumentError("proof: no index line");
   absl::StatusOr<uint64_t> leaf_index = ParseDecimal(line.substr(sizeof kIndexPrefix - 1));
   if (!leaf_index.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("proof: index: ", leaf_index.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("proof: index: ", leaf_index.status().message()));
   }
   proof.leaf_index = *leaf_index;
   while (true) {

@@ -4,7 +4,8 @@
 // Equation:  y_t[c] = bias[c] + sum_{j=0}^{width-1} w[c][j] z_{t-j}[c]; tokens before rank 0 are
 //            absent (docs/model-format.md 2). w[c][0] is the current token's weight; no bias: 0.
 // Shapes:    w: [C][width], bias: [C] or empty; z, y: [count][C] f32 row-major, count = z.size() /
-//            C, count = 0 is a no-op. C >= 1, width >= 1; width 1 has no state.
+//            C, count = 0 is a no-op. C >= 1, width >= 1; width 1 has no state; width <= 8 for
+//            CausalConv.
 // Units:     none.
 // Requires:  sizes as stated, state and weights of equal C and width, y does not overlap z
 //            (LETHE_CHECK on sizes).

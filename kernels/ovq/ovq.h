@@ -17,10 +17,10 @@
 //            tokens are set; q: [count][K]; out: [count][V]. f32 row-major.
 // Units:     log_counts natural log of counts; logit_scale = beta sqrt(K).
 // Requires:  K and V multiples of 8; sizes as stated (LETHE_CHECK); keys and queries l2-normalised
-//            (OvqNormalise), finite.
+//            (L2Normalize of kernels/math), finite.
 // Rejects:   none.
-// Effects:   OvqRead overwrites out. OvqMerge grows and updates the slots; assignment (null or
-//            [64]) gets each token's slot.
+// Effects:   OvqRead overwrites out. OvqMerge grows and updates the slots; assignment (empty or
+//            [64]) gets for each token n if it joined slot n, ~n if it opened it.
 // Numerics:  f32. Dot products sum in 8 lanes and one fixed tree; weighted sums run in one fma
 //            chain per output, slots first, then chunk tokens by rank; the softmax subtracts the
 //            largest logit. No value depends on the cut into calls. Cost per token O((n + 64)(K +
@@ -61,9 +61,6 @@ struct OvqChunk {
 
 // floor(N t / (N + t)): slots that are filled after t tokens, t a multiple of 64.
 int64_t OvqNumSlots(int64_t max_slots, int64_t num_tokens);
-
-// l2(x) = x / sqrt(sum x^2 + 1e-12), the norm in f64.
-void OvqNormalise(absl::Span<const float> x, absl::Span<float> unit);
 
 // Reads for the tokens first .. first + count - 1 of the chunk, which are already in it.
 void OvqRead(const OvqShape& shape, float logit_scale, const OvqSlots& slots, const OvqChunk& chunk,

@@ -19,11 +19,11 @@
 // Rejects:   none.
 // Effects:   updates the state in place, overwrites out. No span may overlap another, inputs
 //            excepted.
-// Numerics:  f32; norms in f64. A stays symmetric bit for bit: both factors of z z^T are z /
-//            sqrt(denominator). A u and A k^ are one fma chain per element over ascending index, S
-//            k^ and S q sum in 8 lanes and one fixed tree. Bits are a function of the token
-//            sequence, not of its cut into calls. Values beyond f32 become infinite or NaN in S and
-//            in every later read. Cost O(H K (K + V)) per token.
+// Numerics:  f32; the mean of (S q)^2 in f64. A stays symmetric bit for bit: both factors of z z^T
+//            are z / sqrt(denominator). A u and A k^ are one fma chain per element over ascending
+//            index, S k^ and S q sum in 8 lanes and one fixed tree. Bits are a function of the
+//            token sequence, not of its cut into calls. Values beyond f32 become infinite or NaN in
+//            S and in every later read. Cost O(H K (K + V)) per token.
 // Threads:   safe for distinct states.
 #ifndef LETHE_KERNELS_VLA_VLA_H_
 #define LETHE_KERNELS_VLA_VLA_H_
@@ -40,7 +40,6 @@ enum class VlaReadNorm { kRms, kPaper };
 inline constexpr int64_t kVlaNudgePeriod = 20;
 inline constexpr double kVlaNudge = 1e-3;
 inline constexpr double kVlaDenominatorMin = 1e-4;
-inline constexpr double kVlaL2Epsilon = 1e-12;
 inline constexpr double kVlaReadEpsilon = 1e-12;
 
 struct VlaOptions {

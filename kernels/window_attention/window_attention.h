@@ -3,7 +3,7 @@
 // Equation:  per head, o_t = sum_{j=0}^{min(window-1,t)} p_j v_{t-j}, p = softmax_j(q_t . k_{t-j} /
 //            sqrt(K) - slope j) (docs/model-format.md 2.1; ALiBi: Press et al. 2022).
 // Shapes:    q, k: [count][H][K], v, o: [count][H][V] f32 row-major; slopes: [H]; count = 0 is a
-//            no-op. window >= 1; window 1 has no state and gives o = v.
+//            no-op. window >= 1; window 1 has no state and gives o = v. K and V are multiples of 8.
 // Units:     slope per token of distance.
 // Requires:  sizes as stated, o does not overlap the inputs (LETHE_CHECK on sizes); finite inputs.
 // Rejects:   WindowAttentionState::Read: DATA_LOSS when the bytes do not hold a state of this

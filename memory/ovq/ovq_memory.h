@@ -60,6 +60,12 @@ class OvqMemory final : public Memory {
   explicit OvqMemory(const OvqOptions& options);
   OvqMemory(const OvqMemory&) = default;
 
+  OvqChunk Pending(int64_t head, int64_t size) const;
+  // Tokens first .. first + count - 1 of the call, which do not cross a chunk's end, for one head.
+  void StepWithinChunk(const MemoryInputs& inputs, int64_t head, int64_t first, int64_t count,
+                       absl::Span<float> out);
+  void MergePending();
+
   OvqShape shape() const { return {options_.key_dim, options_.value_dim, options_.max_slots}; }
 
   OvqOptions options_;

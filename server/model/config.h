@@ -23,6 +23,16 @@
 
 namespace lethe {
 
+// Accepted ranges that session options share (docs/model-format.md).
+inline constexpr double kSigmaMin = 0x1p-20;
+inline constexpr double kSigmaMax = 0x1p20;
+inline constexpr double kBoxMassMin = 1.0;
+inline constexpr double kBoxMassMax = 0x1p20;
+inline constexpr double kRidgeMin = 1e-8;
+inline constexpr double kRidgeMax = 1.0;
+inline constexpr int64_t kSlotsMin = 2;
+inline constexpr int64_t kSlotsMax = 65536;
+
 enum class MemoryKind { kSv, kPalimpsaD, kPalimpsaM, kVla, kOvq, kWindow };
 
 // "sv", "palimpsa_d", ... as in config.json.
@@ -87,13 +97,6 @@ struct ModelConfig {
 };
 
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json);
-
-// The tensors that a config implies, in the order of docs/model-format.md.
-struct TensorSpec {
-  std::string name;
-  std::vector<int64_t> shape;
-};
-std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config);
 
 }  // namespace lethe
 

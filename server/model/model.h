@@ -56,11 +56,6 @@ class Model {
   std::unique_ptr<HeadWeights> head_;
 };
 
-// SHA-256 over the outputs of a fixed self-test of every kernel and function that can reach state
-// or logits on this machine's CPU (contract C1); computed at the first call. Equal on machines
-// whose sessions agree bit for bit.
-const audit::Sha256Digest& NumericsId();
-
 // The device kind that enters the state digest.
 inline constexpr char kDeviceKind[] = "cpu";
 

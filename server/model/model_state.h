@@ -29,7 +29,7 @@
 #include "absl/types/span.h"
 
 #include "audit/state/state_digest.h"
-#include "memory/memory.h"
+#include "memory/svdd/sv_memory.h"
 #include "server/model/model.h"
 #include "server/model/wiped_floats.h"
 
@@ -37,7 +37,7 @@ namespace lethe {
 
 class LayerState;
 class LayerSnapshot;
-class SvMemory;
+class Workspace;
 
 // Overrides of the memories' options; unset keeps the model's value. Part of the state digest.
 struct MemoryOverrides {
@@ -86,24 +86,30 @@ class ModelState {
   const MemoryOverrides& overrides() const { return overrides_; }
   size_t state_bytes() const;
 
+  // Only for Fault::kGridNotRealigned: removed tokens leave masked slots in the memories, so that
+  // chunks go on ending where they ended before.
+  absl::Status SkipSlots(int64_t count);
+
   // The support-vector memories, for certification.
   struct SvGroup {
     int64_t layer = 0;
     int64_t group = 0;
-    const SvMemory* memory = nullptr;
+    const svdd::SvMemory* memory = nullptr;
   };
   std::vector<SvGroup> SvGroups() const;
 
  private:
   ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides);
+  absl::Status MakeLayers();
+  std::string OptionBytes() const;
   absl::Status EvaluateBlock(absl::Span<const int32_t> vocab_ids, absl::Span<float> logits);
 
   std::shared_ptr<const Model> model_;
   MemoryOverrides overrides_;
+  std::shared_ptr<const std::vector<LayerConfig>> layer_configs_;  // the model's with the overrides
   int64_t num_tokens_ = 0;
   std::vector<std::unique_ptr<LayerState>> layers_;
   WipedFloats features_;  // residual stream of the last token after the last layer, [width]
-  struct Workspace;
   std::unique_ptr<Workspace> workspace_;
 };
 

@@ -35,6 +35,9 @@ using TensorMap = std::map<std::string, Tensor>;
 // The bytes of a whole file.
 absl::StatusOr<TensorMap> ParseSafetensors(absl::string_view bytes);
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path);
+// The bytes of a file, for config.json as well.
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
+
 // F32, tensors in name order (for tests and tools).
 std::string SafetensorsBytes(const TensorMap& tensors);
 

@@ -35,7 +35,7 @@ struct ForgetSelector {
   std::vector<TokenIdRange> ranges;         // each selects the retained ids in it, at least one
   std::optional<std::string> subject;       // every retained input with this label; not empty
   std::optional<uint64_t> before_token_id;  // every input of lower rank than this retained id
-  bool everything = false;                  // the whole history, which may be empty already
+  bool everything = false;                  // the whole history
 
   static ForgetSelector Ids(std::vector<uint64_t> token_ids);
   static ForgetSelector Ranges(std::vector<TokenIdRange> ranges);

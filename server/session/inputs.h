@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "server/model/wiped_floats.h"
 #include "server/session/forget.h"
 
 namespace lethe {
@@ -62,7 +63,7 @@ class Inputs {
   std::pair<int64_t, int64_t> RanksOf(const TokenIdRange& range) const;
   std::vector<int64_t> RanksOfSubject(absl::string_view subject) const;
   bool any_derived_from_forgotten() const { return num_derived_ > 0; }
-  // token_ids in [1, next_token_id) that are not retained.
+  // token_ids in [1, next_token_id) that are not retained, ascending.
   std::vector<TokenIdRange> Gaps(uint64_t next_token_id) const;
   size_t state_bytes() const;
 
@@ -70,7 +71,7 @@ class Inputs {
   uint32_t InternLabel(absl::string_view subject);
   void DropUnusedLabels();
 
-  std::vector<Input> inputs_;
+  std::vector<Input, WipingAllocator<Input>> inputs_;
   std::vector<std::string> labels_ = {std::string()};
   int64_t num_derived_ = 0;
 };

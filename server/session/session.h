@@ -44,6 +44,12 @@ struct SessionOptions {
   MemoryOverrides memory;  // part of the state digest
 };
 
+// Set in the token_ids that a fork gives out.
+inline constexpr uint64_t kForkTokenIdBit = uint64_t{1} << 63;
+
+// The longest subject label, in bytes.
+inline constexpr size_t kMaxSubjectBytes = 128;
+
 class Session;
 
 // What a session costs, in bytes (no part of the state).
@@ -70,6 +76,9 @@ class StagedForget {
 
 class Session {
  public:
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const Model> model,
                                                          const SessionOptions& options);
   ~Session();
@@ -89,8 +98,7 @@ class Session {
   // (scoring).
   absl::StatusOr<std::vector<float>> Score(absl::Span<const int32_t> vocab_ids) const;
 
-  // What a Forget would do and cost (validate_only). The same errors as StageForget, policy kFail
-  // and its error included.
+  // What a Forget would do and cost (validate_only), with the errors of StageForget.
   absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy) const;
 
   // Computes the state after the Forget beside the present one, which stays in service until
@@ -129,7 +137,7 @@ class Session {
 
   // Occurrences of each vocab_id in the retained history, [vocab_size]: what repetition penalties
   // read.
-  absl::Span<const int32_t> repetition_counts() const { return repetition_counts_; }
+  absl::Span<const int64_t> repetition_counts() const { return repetition_counts_; }
 
   // Counters since creation (no part of the state): tokens evaluated by Forgets, ranks of the
   // snapshots held.
@@ -141,19 +149,23 @@ class Session {
   Session(std::shared_ptr<const Model> model, const SessionOptions& options,
           std::unique_ptr<ModelState> state);
 
-  absl::Status EvaluateAppended(absl::Span<const int32_t> vocab_ids);
+  absl::Status CheckAppend(absl::Span<const int32_t> vocab_ids, absl::string_view subject) const;
+  absl::StatusOr<std::vector<uint64_t>> AppendChecked(absl::Span<const int32_t> vocab_ids,
+                                                      absl::string_view subject, InputKind kind);
   void RollBackTo(int64_t rank);
+  void InvalidateLogits();
 
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
   std::unique_ptr<ModelState> state_;
   SnapshotLadder ladder_;
   Inputs inputs_;
-  std::vector<int32_t> repetition_counts_;
+  std::vector<int64_t> repetition_counts_;
   std::vector<float> logits_;
   bool logits_valid_ = false;
   uint64_t next_token_id_ = 1;
-  uint64_t generation_ = 0;  // counts mutations, so that Commit sees a stale StagedForget
+  uint64_t shared_ids_end_ = 0;  // of a fork: next_token_id() of its origin; 0: not a fork
+  uint64_t generation_ = 0;      // counts mutations, so that Commit sees a stale StagedForget
   int64_t tokens_reevaluated_ = 0;
 };
 

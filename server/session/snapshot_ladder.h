@@ -1,17 +1,21 @@
 // SnapshotLadder, PlanReevaluation: which boundary states of a session are kept, and what a Forget
 // evaluates from them.
 //
-// Equation:  for a head at rank T, a boundary p = 64 j is on the ladder when p is a multiple of
-//            LadderSpacing(T - p), with LadderSpacing(x) = 64 * 2^floor(log2(x / 256)) for x >=
-//            256, else 64. Spacing never exceeds a quarter of the distance (or 64), so that
-//            distances from the head grow geometrically.
-// Shapes:    O(log T) snapshots: about 4 for each doubling of T, and 8 near the head.
+// Equation:  for a head at rank T, the boundary p = 64 j is on the ladder when p is a multiple of
+//            LadderSpacing(T - p), where LadderSpacing(x) = 64 * 2^floor(log2(x / 256)) for x >=
+//            256, else 64: at most a quarter of the distance (or 64). What is on the ladder of T
+//            was on the ladder of every smaller head behind p, so a growing history only ever drops
+//            snapshots.
+// Shapes:    O(log T) snapshots: 4 to 8 for each doubling of T.
 // Units:     ranks; tokens.
-// Requires:  ranks multiples of 64, ascending on insertion (checked by LETHE_CHECK).  Rejects:
-//            none.
+// Requires:  ranks ascending, multiples of 64, 0 among them; first_rank < num_before, num_after <
+//            num_before (checked by LETHE_CHECK).
+// Rejects:   none.
 // Effects:   dropping a snapshot destroys it (ModelSnapshot overwrites what it owns).
-// Numerics:  exact. For a history of length T that grew by appends, the newest snapshot at or
-//            before any r is at most (T - r)/2 + 64 below it.
+// Numerics:  exact. On a history that grew by appends a Forget at rank r evaluates at most 2 (T -
+//            r) + 128 tokens, re-laying included. After removals the same holds again as far as the
+//            budget of those Forgets reached: each spends what it has left on the gaps nearest to
+//            its head.
 // Threads:   compatible. Snapshots are immutable and may be shared by ladders (Session::Fork).
 #ifndef LETHE_SERVER_SESSION_SNAPSHOT_LADDER_H_
 #define LETHE_SERVER_SESSION_SNAPSHOT_LADDER_H_
@@ -30,33 +34,34 @@ namespace lethe {
 
 int64_t LadderSpacing(int64_t distance);
 
-// A run of evaluation: restore the snapshot at `from`, evaluate to `to`, keeping snapshots on the
-// way.
+// True when a session whose history ends at `head` keeps the snapshot at `rank`.
+bool IsOnLadder(int64_t rank, int64_t head);
+
+// A run of evaluation: restore the snapshot at `from`, evaluate to `to`.
 struct EvaluationRun {
   int64_t from = 0;
   int64_t to = 0;
-  bool operator==(const EvaluationRun& other) const { return from == other.from && to == other.to; }
+  bool operator==(const EvaluationRun& other) const = default;
 };
 
-// How to reach the state at rank num_after, in ranks after the Forget. The last run ends at
-// num_after and gives the state; the others only re-lay the ladder for the new head below
-// `first_rank`.
+// How to reach the state at rank num_after, in ranks after the Forget.
 struct ReevaluationPlan {
-  std::vector<EvaluationRun> runs;
-  int64_t num_tokens = 0;  // over all runs
+  EvaluationRun main;                  // ends at num_after
+  std::vector<EvaluationRun> re_laid;  // below main.from, by falling rank: only for their snapshots
+  int64_t num_tokens = 0;              // over all runs
 };
 
-// `ranks`: of the snapshots held, ascending, 0 among them. first_rank: first removed rank;
-// num_before, num_after: history length before and after. Within 2 (num_before - first_rank) + 128
-// tokens wherever the snapshots allow it.
+// `ranks`: of the snapshots held; first_rank: first removed rank; num_before, num_after: length of
+// the history before and after.
 ReevaluationPlan PlanReevaluation(absl::Span<const int64_t> ranks, int64_t first_rank,
                                   int64_t num_before, int64_t num_after);
 
 class SnapshotLadder {
  public:
-  // Keeps `snapshot` (of snapshot->num_tokens() tokens) and drops what a head at that rank no
-  // longer needs.
+  // Keeps `snapshot` at its num_tokens(); one that is there already stays.
   void Insert(std::shared_ptr<const ModelSnapshot> snapshot);
+  // Drops what a head at that rank does not keep.
+  void Prune(int64_t head);
   // Drops the snapshots behind `rank`; returns how many.
   int64_t DropAfter(int64_t rank);
   // The newest snapshot at or before `rank`; null when there is none.

@@ -1,0 +1,293 @@
+#include "memory/svdd/canon.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/check.h"
+#include "kernels/base/fault.h"
+#include "kernels/gram/gram.h"
+#include "memory/svdd/fallback.h"
+#include "memory/svdd/polish.h"
+
+namespace lethe::svdd {
+namespace {
+
+constexpr double kUnit = 0x1.0p-53;
+
+// The sets of a partition, and what the gradient checks need.
+struct Sets {
+  std::vector<int64_t> margin;
+  std::vector<int64_t> error;
+  std::vector<int64_t> support;  // both, ascending
+};
+
+Sets SetsOf(absl::Span<const Partition> classes) {
+  Sets sets;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i] == Partition::kReserve) continue;
+    const auto rank = static_cast<int64_t>(i);
+    (classes[i] == Partition::kMargin ? sets.margin : sets.error).push_back(rank);
+    sets.support.push_back(rank);
+  }
+  return sets;
+}
+
+// sum_j weights_j K(i, support_j) + ridge a_i, twice.
+DoubleDouble WideGradient(const GramCache& gram, int64_t i, const std::vector<int64_t>& support,
+                          const std::vector<DoubleDouble>& weights,
+                          const DoubleDouble& ridge_term) {
+  std::vector<double> values(support.size());
+  const std::vector<int64_t> row = {i};
+  gram.Block(row, support, absl::MakeSpan(values));
+  DoubleDouble sum = ridge_term;
+  for (size_t k = 0; k < support.size(); ++k) sum += weights[k] * values[k];
+  return sum * 2.0;
+}
+
+// Error of WideGradient: under 5u^2 a term on a sum of magnitude at most m + 1.
+double WideGradientError(size_t support_size, double mass) {
+  return (4.0 * static_cast<double>(support_size) + 20.0) * 0x1.0p-103 * (mass + 2.0);
+}
+
+// What a margin adds to smallest_margin: its f64 bound if that is enough, else the level that was proved;
+// negative when not even `required` was. The same on every path, as f64 bounds come from rounded numbers.
+struct Levels {
+  double threshold;
+  double required;
+
+  template <typename Prove>
+  double Settle(double bound, const Prove& prove) const {
+    if (bound >= 2.0 * threshold) return bound;
+    const double proved = prove();
+    if (proved >= 2.0 * threshold) return 2.0 * threshold;
+    return proved >= required ? required : -1.0;
+  }
+};
+
+class Acceptance {
+ public:
+  Acceptance(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
+             Levels levels)
+      : gram_(gram),
+        params_(params),
+        classes_(classes),
+        levels_(levels),
+        mass_(Mass(params, gram->num_keys())),
+        sets_(SetsOf(classes)) {}
+
+  bool WithMargin(CholeskyFactor* factor, Solution* solution, Counters* counters);
+  bool WithEmptyMargin(Solution* solution);
+
+ private:
+  bool Lower(double margin) {
+    smallest_ = std::min(smallest_, margin);
+    return margin >= 0.0;
+  }
+  bool CheckGradients(const PartitionSystem& system, const Solution& solution);
+  void Finish(Solution* solution) {
+    solution->num_keys = gram_->num_keys();
+    solution->mass = mass_;
+    solution->classes.assign(classes_.begin(), classes_.end());
+    solution->ambiguous = false;
+    solution->smallest_margin = smallest_;
+  }
+
+  GramCache* gram_;
+  const Params& params_;
+  absl::Span<const Partition> classes_;
+  Levels levels_;
+  double mass_;
+  Sets sets_;
+  double smallest_ = std::numeric_limits<double>::infinity();
+};
+
+bool Acceptance::WithMargin(CholeskyFactor* factor, Solution* solution, Counters* counters) {
+  PartitionSystem system(gram_, mass_, params_.ridge, RidgeLower(params_, gram_->num_keys()),
+                         sets_.margin, sets_.error);
+  SyncFactor(gram_, params_.ridge, sets_.margin, factor);
+  if (!system.Refine(*factor)) return false;
+  for (const DoubleDouble& a : system.a()) {
+    if (a - system.radius() < levels_.required || a + system.radius() > 1.0 - levels_.required) {
+      return false;
+    }
+  }
+  std::vector<double> rounded;
+  bool used_more_digits = false;
+  if (!system.RoundTo(&rounded, &solution->rho, &used_more_digits)) return false;
+  if (used_more_digits) ++counters->more_digits;
+  solution->a.assign(classes_.size(), 0.0);
+  for (const int64_t i : sets_.error) solution->a[static_cast<size_t>(i)] = 1.0;
+  for (size_t k = 0; k < rounded.size(); ++k) {
+    solution->a[static_cast<size_t>(sets_.margin[k])] = rounded[k];
+    if (!Lower(std::min(rounded[k], 1.0 - rounded[k]) - kUnit)) return false;
+  }
+  if (!CheckGradients(system, *solution)) return false;
+  Finish(solution);
+  return true;
+}
+
+bool Acceptance::CheckGradients(const PartitionSystem& system, const Solution& solution) {
+  std::vector<double> weights;
+  std::vector<DoubleDouble> wide_weights;
+  for (size_t k = 0, s = 0; k < sets_.support.size(); ++k) {
+    weights.push_back(solution.a[static_cast<size_t>(sets_.support[k])]);
+    const bool on_margin = s < sets_.margin.size() && sets_.margin[s] == sets_.support[k];
+    wide_weights.push_back(on_margin ? system.a()[s++] : DoubleDouble(1.0));
+  }
+  std::vector<double> sums;
+  WeightedRowSum(gram_, sets_.support, weights, &sums);
+  const double lambda = mass_ * (1.0 - solution.rho);
+  const double k = static_cast<double>(sets_.support.size());
+  const double s = static_cast<double>(sets_.margin.size());
+  // The row sum, the rounding of a (half an ulp of 1 each and the radius), and that of rho.
+  const double error = kUnit * (mass_ * (0.25 * k + 40.0) + 2.0 * s + 40.0);
+  const double wide_error = WideGradientError(sets_.support.size(), mass_) +
+                            2.0 * std::sqrt(s) * system.radius() + system.lambda_radius();
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    if (classes_[i] == Partition::kMargin) continue;
+    const double sign = classes_[i] == Partition::kReserve ? 1.0 : -1.0;
+    const double own = classes_[i] == Partition::kError ? params_.ridge : 0.0;
+    const double bound = sign * (2.0 * (sums[i] + own) - lambda) - error;
+    const double margin = levels_.Settle(bound, [&] {
+      const DoubleDouble gradient =
+          WideGradient(*gram_, static_cast<int64_t>(i), sets_.support, wide_weights, own);
+      return sign * (gradient - system.lambda()).hi - wide_error;
+    });
+    if (!Lower(margin)) return false;
+  }
+  return true;
+}
+
+bool Acceptance::WithEmptyMargin(Solution* solution) {
+  if (static_cast<double>(sets_.error.size()) != mass_) return false;
+  const std::vector<double> ones(sets_.error.size(), 1.0);
+  const std::vector<DoubleDouble> wide_ones(sets_.error.size(), DoubleDouble(1.0));
+  std::vector<double> sums;
+  WeightedRowSum(gram_, sets_.error, ones, &sums);
+  const double k = static_cast<double>(sets_.error.size());
+  const double error = kUnit * (mass_ * (0.25 * k + 40.0) + 40.0);
+  const double wide_error = WideGradientError(sets_.error.size(), mass_);
+  double error_max = 0.0;
+  for (const int64_t i : sets_.error) error_max = std::max(error_max, sums[static_cast<size_t>(i)]);
+  // lambda, from the rows that may hold the largest gradient of E; in rank order, so one value on every path.
+  DoubleDouble lambda;
+  for (const int64_t i : sets_.error) {
+    if (sums[static_cast<size_t>(i)] < error_max - 2.0 * error) continue;
+    const DoubleDouble gradient = WideGradient(*gram_, i, sets_.error, wide_ones, params_.ridge);
+    if (gradient > lambda) lambda = gradient;
+  }
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    if (classes_[i] == Partition::kError) continue;
+    const double bound = 0.5 * (2.0 * sums[i] - lambda.hi - error);
+    const double margin = levels_.Settle(bound, [&] {
+      const DoubleDouble gradient =
+          WideGradient(*gram_, static_cast<int64_t>(i), sets_.error, wide_ones, 0.0);
+      return 0.5 * ((gradient - lambda).hi - 2.0 * wide_error);
+    });
+    if (!Lower(margin)) return false;
+  }
+  solution->rho = RoundToGrid(-(lambda / mass_) + 1.0);
+  solution->a.assign(classes_.size(), 0.0);
+  for (const int64_t i : sets_.error) solution->a[static_cast<size_t>(i)] = 1.0;
+  Finish(solution);
+  return true;
+}
+
+Solution AmbiguousSolution(const FallbackResult& result, double mass) {
+  Solution solution;
+  solution.num_keys = static_cast<int64_t>(result.a.size());
+  solution.mass = mass;
+  solution.rho = RoundToGrid(-(result.lambda / mass) + 1.0);
+  solution.classes = result.classes;
+  for (size_t i = 0; i < result.a.size(); ++i) {
+    const Partition place = result.classes[i];
+    solution.a.push_back(place == Partition::kMargin  ? RoundToGrid(result.a[i])
+                         : place == Partition::kError ? 1.0
+                                                      : 0.0);
+  }
+  solution.ambiguous = true;
+  return solution;
+}
+
+// The mutant: the path's own rounding, as a server would hold it that trusts its update.
+Solution UnpolishedSolution(const Start& proposal, double mass) {
+  Solution solution;
+  solution.num_keys = static_cast<int64_t>(proposal.a.size());
+  solution.mass = mass;
+  solution.rho = 1.0 - proposal.lambda / mass;
+  solution.classes = proposal.classes;
+  solution.a = proposal.a;
+  return solution;
+}
+
+}  // namespace
+
+double RidgeLower(const Params& params, int64_t num_keys) {
+  return params.ridge - static_cast<double>(num_keys) * GramErrorBound(params.key_dim);
+}
+
+double MarginThreshold(const Params& params, int64_t num_keys) {
+  const double n = static_cast<double>(num_keys);
+  const double m = Mass(params, num_keys);
+  const double d = static_cast<double>(params.key_dim);
+  const double floor = 2.0 * m * (m + n) * (n + d) * 0x1.0p-103 / RidgeLower(params, num_keys);
+  return std::max(0x1.0p-30, 2.0 * std::sqrt(floor));
+}
+
+bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
+            double threshold, double required, CholeskyFactor* factor, Solution* solution,
+            Counters* counters) {
+  LETHE_CHECK(static_cast<int64_t>(classes.size()) == gram->num_keys());
+  Acceptance acceptance(gram, params, classes, {threshold, required});
+  const bool has_margin =
+      std::find(classes.begin(), classes.end(), Partition::kMargin) != classes.end();
+  return has_margin ? acceptance.WithMargin(factor, solution, counters)
+                    : acceptance.WithEmptyMargin(solution);
+}
+
+Solution Canon(GramCache* gram, const Params& params, const Start* proposal, CholeskyFactor* factor,
+               Counters* counters) {
+  const int64_t n = gram->num_keys();
+  const double mass = Mass(params, n);
+  const double threshold = MarginThreshold(params, n);
+  Solution solution;
+  if (proposal != nullptr) {
+    if (FaultActive(Fault::kPolishSkipped)) return UnpolishedSolution(*proposal, mass);
+    if (Accept(gram, params, proposal->classes, threshold, 2.0 * threshold, factor, &solution,
+               counters)) {
+      ++counters->accepted;
+      return solution;
+    }
+  }
+  ++counters->fallbacks;
+  const FallbackResult result =
+      Fallback(gram, mass, params.ridge, RidgeLower(params, n), threshold);
+  if (!result.certified) ++counters->uncertified_gaps;
+  if (Accept(gram, params, result.classes, threshold, threshold, factor, &solution, counters)) {
+    return solution;
+  }
+  ++counters->ambiguous;
+  return AmbiguousSolution(result, mass);
+}
+
+Solution SaturatedSolution(const Params& params, absl::Span<const DoubleDouble> row_sums) {
+  Solution solution;
+  solution.num_keys = static_cast<int64_t>(row_sums.size());
+  solution.mass = Mass(params, solution.num_keys);
+  solution.classes.assign(row_sums.size(), Partition::kError);
+  solution.a.assign(row_sums.size(), 1.0);
+  solution.smallest_margin = std::numeric_limits<double>::infinity();
+  if (row_sums.empty()) return solution;
+  // ceil(m) = n: the smallest h, that is the largest row sum.
+  DoubleDouble largest = row_sums[0];
+  for (const DoubleDouble& sum : row_sums) largest = largest < sum ? sum : largest;
+  const DoubleDouble lambda = (largest + params.ridge) * 2.0;
+  solution.rho = RoundToGrid(-(lambda / solution.mass) + 1.0);
+  return solution;
+}
+
+}  // namespace lethe::svdd

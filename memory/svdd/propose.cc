@@ -1,0 +1,179 @@
+#include "memory/svdd/propose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "hwy/highway.h"
+
+#include "kernels/base/check.h"
+#include "memory/svdd/block_pivot.h"
+
+namespace lethe::svdd {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D4 = hn::FixedTag<double, 4>;
+
+constexpr size_t kRowsAtOnce = 8;
+constexpr int kMaxRounds = 200;
+
+// sums += the weighted sum of up to eight rows.
+void AddRows(const double* const* rows, const double* weights, size_t num_rows, size_t count,
+             double* sums) {
+  const D4 d;
+  const size_t vector_count = count / 4 * 4;
+  for (size_t i = 0; i < vector_count; i += 4) {
+    auto sum = hn::Mul(hn::Set(d, weights[0]), hn::LoadU(d, rows[0] + i));
+    for (size_t r = 1; r < num_rows; ++r) {
+      sum = hn::MulAdd(hn::Set(d, weights[r]), hn::LoadU(d, rows[r] + i), sum);
+    }
+    hn::StoreU(hn::Add(sum, hn::LoadU(d, sums + i)), d, sums + i);
+  }
+  for (size_t i = vector_count; i < count; ++i) {
+    double sum = weights[0] * rows[0][i];
+    for (size_t r = 1; r < num_rows; ++r) sum = std::fma(weights[r], rows[r][i], sum);
+    sums[i] += sum;
+  }
+}
+
+struct Support {
+  std::vector<int64_t> indices;
+  std::vector<double> weights;
+};
+
+Support SupportOf(const Start& start) {
+  Support support;
+  for (size_t i = 0; i < start.classes.size(); ++i) {
+    if (start.classes[i] == Partition::kReserve) continue;
+    support.indices.push_back(static_cast<int64_t>(i));
+    support.weights.push_back(start.a[i]);
+  }
+  return support;
+}
+
+// Reserve keys whose gradient is below lambda, worst first, at most `limit`, then ascending.
+std::vector<int64_t> WrongReserves(const Start& start, const std::vector<double>& sums,
+                                   size_t limit) {
+  const double bound = 0.5 * (start.lambda - BlockPivot::kTolerance * std::max(1.0, start.lambda));
+  std::vector<int64_t> wrong;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (start.classes[i] == Partition::kReserve && sums[i] < bound) {
+      wrong.push_back(static_cast<int64_t>(i));
+    }
+  }
+  if (wrong.size() > limit) {
+    const auto worse = [&sums](int64_t x, int64_t y) {
+      return std::make_pair(sums[static_cast<size_t>(x)], x) <
+             std::make_pair(sums[static_cast<size_t>(y)], y);
+    };
+    std::nth_element(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(limit), wrong.end(),
+                     worse);
+    wrong.resize(limit);
+    std::sort(wrong.begin(), wrong.end());
+  }
+  return wrong;
+}
+
+// lambda of a start whose a is a solution: the common gradient of the margin set, else the largest in E.
+double LambdaOf(const Start& start, const std::vector<double>& sums, double ridge) {
+  double margin_sum = 0.0;
+  double margin_count = 0.0;
+  double error_max = 0.0;
+  for (size_t i = 0; i < start.classes.size(); ++i) {
+    const double gradient = 2.0 * (sums[i] + ridge * start.a[i]);
+    if (start.classes[i] == Partition::kMargin) {
+      margin_sum += gradient;
+      margin_count += 1.0;
+    } else if (start.classes[i] == Partition::kError) {
+      error_max = std::max(error_max, gradient);
+    }
+  }
+  return margin_count > 0.0 ? margin_sum / margin_count : error_max;
+}
+
+// Solves on the working set; writes classes and a back.
+bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, double ridge,
+             CholeskyFactor* factor, Start* start) {
+  const size_t w = ids.size();
+  std::vector<double> matrix(w * w);
+  gram->Block(ids, ids, absl::MakeSpan(matrix));
+  std::vector<Partition> classes(w);
+  for (size_t k = 0; k < w; ++k) classes[k] = start->classes[static_cast<size_t>(ids[k])];
+  BlockPivot pivot(ids, matrix, mass, ridge, factor);
+  const bool settled = pivot.Run(&classes);
+  for (size_t k = 0; k < w; ++k) {
+    start->classes[static_cast<size_t>(ids[k])] = classes[k];
+    start->a[static_cast<size_t>(ids[k])] = pivot.a()[k];
+  }
+  start->lambda = pivot.lambda();
+  return settled;
+}
+
+}  // namespace
+
+void WeightedRowSum(GramCache* gram, absl::Span<const int64_t> indices,
+                    absl::Span<const double> weights, std::vector<double>* sums) {
+  LETHE_CHECK(indices.size() == weights.size());
+  const size_t n = static_cast<size_t>(gram->num_keys());
+  sums->assign(n, 0.0);
+  // Column blocks keep the sums in the first cache level.
+  constexpr size_t kBlock = 1024;
+  for (const int64_t index : indices) gram->Row(index);
+  for (size_t begin = 0; begin < n; begin += kBlock) {
+    const size_t count = std::min(kBlock, n - begin);
+    for (size_t k = 0; k < indices.size(); k += kRowsAtOnce) {
+      const size_t here = std::min(kRowsAtOnce, indices.size() - k);
+      const double* rows[kRowsAtOnce];
+      for (size_t r = 0; r < here; ++r) rows[r] = gram->Row(indices[k + r]).data() + begin;
+      AddRows(rows, weights.data() + k, here, count, sums->data() + begin);
+    }
+  }
+}
+
+Start ColdStart(int64_t num_keys, double mass) {
+  Start start;
+  start.classes.assign(static_cast<size_t>(num_keys), Partition::kReserve);
+  for (int64_t i = 0; static_cast<double>(i + 1) <= mass; ++i) {
+    start.classes[static_cast<size_t>(i)] = Partition::kError;
+  }
+  return start;
+}
+
+bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start) {
+  const size_t n = static_cast<size_t>(gram->num_keys());
+  LETHE_CHECK(start->classes.size() == n);
+  std::vector<int64_t> extra;
+  std::vector<double> sums;
+  if (start->a.size() == n) {
+    const Support support = SupportOf(*start);
+    WeightedRowSum(gram, support.indices, support.weights, &sums);
+    start->lambda = LambdaOf(*start, sums, ridge);
+    extra = WrongReserves(*start, sums, n);
+  } else {
+    start->a.assign(n, 0.0);
+    const size_t first = std::min(n, static_cast<size_t>(mass) + 64);
+    for (size_t i = 0; i < first; ++i) {
+      if (start->classes[i] == Partition::kReserve) extra.push_back(static_cast<int64_t>(i));
+    }
+  }
+  for (int round = 0; round < kMaxRounds; ++round) {
+    std::vector<int64_t> ids;
+    for (size_t i = 0, k = 0; i < n; ++i) {
+      const bool is_extra = k < extra.size() && extra[k] == static_cast<int64_t>(i);
+      if (is_extra) ++k;
+      if (is_extra || start->classes[i] != Partition::kReserve) {
+        ids.push_back(static_cast<int64_t>(i));
+      }
+    }
+    if (!SolveOn(ids, gram, mass, ridge, factor, start)) return false;
+    const Support support = SupportOf(*start);
+    WeightedRowSum(gram, support.indices, support.weights, &sums);
+    extra = WrongReserves(*start, sums, std::max<size_t>(64, ids.size() / 2));
+    if (extra.empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace lethe::svdd
