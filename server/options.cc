@@ -12,7 +12,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   options->compute_threads =
       static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
   CLI::App app{
-      "lethe-server: streams text from models with a memory per session, and proves that it forgot.\n"
+      "lethe-server: streams text from models with a memory per session, and proves that it "
+      "forgot.\n"
       "Sessions are held in memory; keys and the audit log are kept under --data.",
       "lethe-server"};
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");

@@ -1,10 +1,5 @@
 #include "server/store/data_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "audit/certificate/keys.h"
 #include "kernels/base/status_macros.h"
@@ -41,8 +40,8 @@ absl::StatusOr<int> Lock(const fs::path& path) {
   }
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
   close(descriptor);
-  return absl::FailedPreconditionError(absl::StrCat("another lethe-server uses the data directory ",
-                                                    path.parent_path().string()));
+  return absl::FailedPreconditionError(
+      absl::StrCat("another lethe-server uses the data directory ", path.parent_path().string()));
 }
 
 std::string ReadAll(const fs::path& path) {
@@ -65,7 +64,8 @@ absl::Status WriteTrustFile(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::rename(temporary, path, error);
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path.string(), ": ", error.message()));
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", path.string(), ": ", error.message()));
 }
 
 }  // namespace
@@ -78,8 +78,8 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   LETHE_ASSIGN_OR_RETURN(data->lock_descriptor_, Lock(root / "lock"));
   LETHE_ASSIGN_OR_RETURN(const audit::ServerKeys keys,
                          audit::ServerKeys::LoadOrCreate((root / "keys").string()));
-  LETHE_ASSIGN_OR_RETURN(
-      data->log_, audit::AuditLog::Open({(root / "log").string(), origin, keys.log_key}));
+  LETHE_ASSIGN_OR_RETURN(data->log_,
+                         audit::AuditLog::Open({(root / "log").string(), origin, keys.log_key}));
   data->recorder_ = std::make_unique<audit::Recorder>(keys, data->log_.get());
   data->record_spki_ = keys.record_key->public_key().SpkiDer();
   data->trust_path_ = (root / "trust.txt").string();
