@@ -15,6 +15,7 @@
 #include "audit/crypto/sha256.h"
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
+#include "server/model/numerics_id.h"
 #include "server/options.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/server_core.h"

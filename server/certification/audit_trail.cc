@@ -6,6 +6,7 @@
 
 #include "audit/crypto/secret.h"
 #include "kernels/base/byte_io.h"
+#include "server/model/numerics_id.h"
 
 namespace lethe {
 namespace {

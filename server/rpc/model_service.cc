@@ -6,6 +6,7 @@
 #include "kernels/base/status_macros.h"
 #include "lethe/v1/model.grpc.pb.h"
 #include "server/error/error_info.h"
+#include "server/model/numerics_id.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
