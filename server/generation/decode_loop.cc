@@ -117,12 +117,8 @@ void DecodeLoop::NoticeForget(const Session& session, const HistoryMark& mark, S
 }
 
 absl::Status DecodeLoop::Draw(Session* session, Step* step) {
-  if (command_.sampling.repetition_penalty != 1.0) {
-    const absl::Span<const int32_t> counts = session->repetition_counts();
-    counts_.assign(counts.begin(), counts.end());
-  }
-  const absl::StatusOr<SampledToken> drawn =
-      Sample(session->logits(), counts_, command_.sampling, session->num_tokens());
+  const absl::StatusOr<SampledToken> drawn = Sample(session->logits(), session->repetition_counts(),
+                                                    command_.sampling, session->num_tokens());
   if (!drawn.ok()) return WithDefaultReason(drawn.status(), "NON_FINITE_LOGITS");
   const absl::StatusOr<uint64_t> token_id =
       session->AppendGenerated(drawn->vocab_id, command_.subject);

@@ -65,7 +65,6 @@ class DecodeLoop {
   HistoryMark mark_;
   int64_t max_tokens_ = 0;
   bool context_limited_ = false;  // max_tokens_ is what the session's own limit leaves
-  std::vector<int64_t> counts_;   // for the repetition penalty
   std::string token_bytes_;       // of the token that the step drew
   std::optional<size_t> stop_index_;
   TokenIdRange answer_;
