@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+
 #include "audit/certificate/id_ranges.h"
 #include "audit/certificate/json.h"
 #include "audit/certificate/json_fields.h"
@@ -43,8 +44,7 @@ std::vector<float> ReadMatrix(absl::string_view key, uint64_t num_rows, uint64_t
       return {};
     }
     for (size_t i = 0; i < row.size(); i += kF32Digits) {
-      const absl::StatusOr<float> value =
-          ParseHexF32(absl::string_view(row).substr(i, kF32Digits));
+      const absl::StatusOr<float> value = ParseHexF32(absl::string_view(row).substr(i, kF32Digits));
       if (!value.ok() || !std::isfinite(*value)) {
         reader->Fail(key, "want finite numbers");
         return {};
@@ -148,8 +148,8 @@ absl::StatusOr<std::string> WriteBundle(const ProofBundle& bundle) {
     if (!IsPrintableAscii(part.name)) {
       return absl::InvalidArgumentError("bundle: a part's name is not printable ASCII");
     }
-    parts.push_back(Json::MakeObject(
-        {{"hash", JsonDigest(part.hash)}, {"name", Json::String(part.name)}}));
+    parts.push_back(
+        Json::MakeObject({{"hash", JsonDigest(part.hash)}, {"name", Json::String(part.name)}}));
   }
   Json::Array heads;
   for (const BundleHead& head : bundle.heads) {

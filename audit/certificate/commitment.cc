@@ -10,7 +10,7 @@
 namespace lethe::audit {
 namespace {
 
-constexpr char kTokenLabel[] = "tok";            // with its NUL
+constexpr char kTokenLabel[] = "tok";          // with its NUL
 constexpr char kEvidenceLabel[] = "evidence";  // with its NUL
 
 void AppendBigEndian(uint64_t value, std::string* out) {

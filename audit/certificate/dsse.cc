@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/json.h"
 #include "audit/certificate/json_fields.h"
 #include "audit/crypto/encoding.h"

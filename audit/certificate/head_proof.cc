@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+
 #include "audit/state/input_tree.h"
 #include "kernels/base/status_macros.h"
 #include "memory/svdd/problem.h"
@@ -24,10 +25,11 @@ absl::string_view FloatBytes(absl::Span<const float> values) {
 }  // namespace
 
 absl::StatusOr<svdd::OptimalityBounds> ProveHead(const BundleHead& head) {
-  LETHE_ASSIGN_OR_RETURN(const svdd::Params params,
-                         svdd::MakeParams(head.sigma, head.box_mass, head.ridge,
-                                          static_cast<int64_t>(head.key_dim)));
-  // The digest covers the head's own figures: parameters that would be snapped are not the ones it used.
+  LETHE_ASSIGN_OR_RETURN(
+      const svdd::Params params,
+      svdd::MakeParams(head.sigma, head.box_mass, head.ridge, static_cast<int64_t>(head.key_dim)));
+  // The digest covers the head's own figures: parameters that would be snapped are not the ones it
+  // used.
   if (params.box_mass != head.box_mass) {
     return absl::InvalidArgumentError("box_mass: want an integer where it is within 1e-9 of one");
   }

@@ -1,4 +1,5 @@
-// ProveHead, HeadSupportState: a bundle's support-vector head as the proof and as the digest see it.
+// ProveHead, HeadSupportState: a bundle's support-vector head as the proof and as the digest see
+// it.
 //
 // Equation:  memory/svdd/proof.h; audit/state/state_digest.h (SupportState).
 // Shapes:    as BundleHead.

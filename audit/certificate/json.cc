@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
@@ -128,7 +129,8 @@ class Parser {
     std::vector<absl::string_view> keys;
     for (const JsonMember& member : members) keys.push_back(member.key);
     std::sort(keys.begin(), keys.end());
-    if (std::adjacent_find(keys.begin(), keys.end()) != keys.end()) return Error("a key is repeated");
+    if (std::adjacent_find(keys.begin(), keys.end()) != keys.end())
+      return Error("a key is repeated");
     return Json::MakeObject(std::move(members));
   }
 
@@ -163,7 +165,8 @@ class Parser {
     for (int i = 0; i < 4; ++i) {
       const absl::string_view digits = "0123456789abcdef";
       const char digit = position_ < bytes_.size() ? bytes_[position_] : ' ';
-      const size_t value = digits.find(static_cast<char>(digit >= 'A' && digit <= 'F' ? digit + 32 : digit));
+      const size_t value =
+          digits.find(static_cast<char>(digit >= 'A' && digit <= 'F' ? digit + 32 : digit));
       if (value == absl::string_view::npos) return Error("want four hex digits");
       code_point = code_point * 16 + static_cast<int>(value);
       ++position_;

@@ -1,4 +1,5 @@
-// Json, WriteJson, ParseJson: the small JSON of our signed formats: strings, booleans, arrays, objects.
+// Json, WriteJson, ParseJson: the small JSON of our signed formats: strings, booleans, arrays,
+// objects.
 //
 // Equation:  canonical bytes: keys sorted bytewise, no white space, printable ASCII, '"' and '\'
 //            escaped and nothing else, no numbers, no null, no repeated key.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/crypto/encoding.h"
 #include "audit/log/decimal.h"
 #include "kernels/base/status_macros.h"
@@ -119,7 +120,9 @@ bool JsonReader::Bool(absl::string_view key) {
 
 uint64_t JsonReader::U64(absl::string_view key) { return ValueOr(key, ParseDecimal(String(key))); }
 double JsonReader::F64(absl::string_view key) { return ValueOr(key, ParseHexF64(String(key))); }
-std::string JsonReader::Bytes(absl::string_view key) { return ValueOr(key, HexDecode(String(key))); }
+std::string JsonReader::Bytes(absl::string_view key) {
+  return ValueOr(key, HexDecode(String(key)));
+}
 
 Sha256Digest JsonReader::Digest(absl::string_view key) {
   return ValueOr(key, HexDecodeDigest(String(key)));

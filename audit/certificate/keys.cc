@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/crypto/key_file.h"
 #include "kernels/base/status_macros.h"
 
@@ -36,7 +37,8 @@ absl::StatusOr<ServerKeys> Load(const std::string& directory) {
                          Ed25519PrivateKey::LoadPem(directory + kLogKeyFile));
   LETHE_ASSIGN_OR_RETURN(const Secret32 pseudonym_key, LoadSecret(directory + kPseudonymKeyFile));
   if (record_key.public_key() == log_key.public_key()) {
-    return absl::FailedPreconditionError("keys: record and log key are the same; roles are not shared");
+    return absl::FailedPreconditionError(
+        "keys: record and log key are the same; roles are not shared");
   }
   return ServerKeys{std::make_shared<const Ed25519PrivateKey>(std::move(record_key)),
                     std::make_shared<const Ed25519PrivateKey>(std::move(log_key)), pseudonym_key};
@@ -52,8 +54,8 @@ ServerKeys ServerKeys::Generate() {
 
 absl::StatusOr<ServerKeys> ServerKeys::LoadOrCreate(const std::string& directory) {
   std::error_code error;
-  const int num_present = static_cast<int>(
-      std::filesystem::exists(directory + kRecordKeyFile, error)) +
+  const int num_present =
+      static_cast<int>(std::filesystem::exists(directory + kRecordKeyFile, error)) +
       static_cast<int>(std::filesystem::exists(directory + kLogKeyFile, error)) +
       static_cast<int>(std::filesystem::exists(directory + kPseudonymKeyFile, error));
   if (num_present == 3) return Load(directory);

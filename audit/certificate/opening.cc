@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/id_ranges.h"
 #include "audit/certificate/json.h"
 #include "audit/certificate/json_fields.h"
@@ -18,14 +19,13 @@ constexpr size_t kOpeningBytesMax = size_t{1} << 30;
 }  // namespace
 
 std::string WriteOpening(const Opening& opening) {
-  return WriteJson(
-      Json::MakeObject({{"_type", Json::String(kOpeningType)},
-                        {"certSalt", Json::String(HexEncode(opening.salt.bytes()))},
-                        {"derivedKept", TokenIdRangesJson(opening.derived_kept)},
-                        {"forgotten", TokenIdRangesJson(opening.forgotten)},
-                        {"leaf", JsonDigest(opening.leaf_hash)},
-                        {"retained", TokenIdRangesJson(opening.retained)},
-                        {"stateDigest", JsonDigest(opening.state_digest)}}));
+  return WriteJson(Json::MakeObject({{"_type", Json::String(kOpeningType)},
+                                     {"certSalt", Json::String(HexEncode(opening.salt.bytes()))},
+                                     {"derivedKept", TokenIdRangesJson(opening.derived_kept)},
+                                     {"forgotten", TokenIdRangesJson(opening.forgotten)},
+                                     {"leaf", JsonDigest(opening.leaf_hash)},
+                                     {"retained", TokenIdRangesJson(opening.retained)},
+                                     {"stateDigest", JsonDigest(opening.state_digest)}}));
 }
 
 absl::StatusOr<Opening> ParseOpening(absl::string_view bytes) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/dsse.h"
 #include "audit/certificate/id_ranges.h"
 #include "audit/certificate/scopes.h"
@@ -110,8 +111,8 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
   statement.forgot = CommitSet(salt, draft.forgotten);
   if (draft.kind == RecordKind::kForget) {
     statement.derived_policy = draft.derived_policy;
-    // Under the previous record's salt, which this Forget destroys: this record's own opening must not let its holder
-    // test guesses about what was forgotten.
+    // Under the previous record's salt, which this Forget destroys: this record's own opening must
+    // not let its holder test guesses about what was forgotten.
     const Secret32 before_salt =
         records.last_salt_.has_value() ? *records.last_salt_ : Secret32::Random();
     statement.before_digest = CommitState(before_salt, draft.digest_before);

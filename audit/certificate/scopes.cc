@@ -18,8 +18,7 @@ absl::Status CheckResidualScopes(absl::Span<const std::string> scopes, bool deri
   const std::vector<std::string> want = ResidualScopes(derived_tokens_kept);
   for (size_t i = 0; i < want.size(); ++i) {
     if (i >= scopes.size() || scopes[i] != want[i]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("residual: entry ", i, ": want ", want[i]));
+      return absl::InvalidArgumentError(absl::StrCat("residual: entry ", i, ": want ", want[i]));
     }
   }
   if (scopes.size() != want.size()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/json.h"
 #include "audit/certificate/json_fields.h"
 #include "audit/certificate/statement_rules.h"
@@ -14,7 +15,8 @@
 namespace lethe::audit {
 namespace {
 
-// The constants of predicate.memories.deviation: over which arguments, in which norm, and how the bounds were found.
+// The constants of predicate.memories.deviation: over which arguments, in which norm, and how the
+// bounds were found.
 constexpr char kDeviationDomain[] = "every-query";
 constexpr char kDeviationNorm[] = "absolute";
 constexpr char kDeviationMethod[] = "duality-gap-double-double";
@@ -81,17 +83,17 @@ Json DeviationJson(const DeviationBounds& bounds) {
 }
 
 Json MemoryJson(const MemoryReport& memory) {
-  Json::Object object = {
-      {"group", JsonU64(memory.group)},
-      {"head", JsonU64(memory.head)},
-      {"layer", JsonU64(memory.layer)},
-      {"partition", Json::MakeObject({{"error", JsonU64(memory.num_error)},
-                                      {"margin", JsonU64(memory.num_margin)},
-                                      {"reserve", JsonU64(memory.num_reserve)},
-                                      {"root", JsonDigest(memory.rows_root)}})},
-      {"partitionProved", Json::Bool(memory.partition_proved)},
-      {"smallestMargin", JsonF64(memory.smallest_margin)}};
-  if (memory.deviation.has_value()) object.push_back({"deviation", DeviationJson(*memory.deviation)});
+  Json::Object object = {{"group", JsonU64(memory.group)},
+                         {"head", JsonU64(memory.head)},
+                         {"layer", JsonU64(memory.layer)},
+                         {"partition", Json::MakeObject({{"error", JsonU64(memory.num_error)},
+                                                         {"margin", JsonU64(memory.num_margin)},
+                                                         {"reserve", JsonU64(memory.num_reserve)},
+                                                         {"root", JsonDigest(memory.rows_root)}})},
+                         {"partitionProved", Json::Bool(memory.partition_proved)},
+                         {"smallestMargin", JsonF64(memory.smallest_margin)}};
+  if (memory.deviation.has_value())
+    object.push_back({"deviation", DeviationJson(*memory.deviation)});
   return Json::MakeObject(std::move(object));
 }
 
@@ -122,7 +124,8 @@ Json PredicateJson(const Statement& statement) {
   Json::Array proofs = {Json::String(kProofState)};
   if (statement.proves_optimality) proofs.push_back(Json::String(kProofOptimality));
   Json::Array residual;
-  for (const std::string& scope : statement.residual_scopes) residual.push_back(Json::String(scope));
+  for (const std::string& scope : statement.residual_scopes)
+    residual.push_back(Json::String(scope));
   Json::Object predicate = {{"engine", EngineJson(statement.engine)},
                             {"issuedAt", Json::String(statement.issued_at)},
                             {"layers", Json::MakeArray(std::move(layers))},

@@ -70,8 +70,8 @@ struct LayerReport {
   LayerMethod method = LayerMethod::kUnchanged;
 };
 
-// P2 of one support-vector memory head (memory/svdd/proof.h): how far the stored solution is from the
-// exact optimum over the keys under the certified digest. Each is in [0, +infinity], +infinity
+// P2 of one support-vector memory head (memory/svdd/proof.h): how far the stored solution is from
+// the exact optimum over the keys under the certified digest. Each is in [0, +infinity], +infinity
 // meaning that there is no bound.
 struct DeviationBounds {
   double gap = 0;         // G, the duality gap in alpha-units

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/json.h"
 #include "audit/certificate/scopes.h"
 #include "audit/log/merkle_tree.h"
@@ -25,7 +26,8 @@ absl::Status CheckText(absl::string_view field, absl::string_view text) {
   return absl::OkStatus();
 }
 
-// RFC 3339 in UTC with whole seconds: "2026-09-20T12:34:56Z". The calendar is not checked: nothing rests on it.
+// RFC 3339 in UTC with whole seconds: "2026-09-20T12:34:56Z". The calendar is not checked: nothing
+// rests on it.
 absl::Status CheckTime(absl::string_view field, absl::string_view text) {
   constexpr absl::string_view kPattern = "dddd-dd-ddTdd:dd:ddZ";
   bool ok = text.size() == kPattern.size();
@@ -43,8 +45,8 @@ absl::Status CheckSet(absl::string_view field, const CommittedSet& set) {
 }
 
 absl::Status CheckBounds(const DeviationBounds& bounds) {
-  for (const double bound : {bounds.gap, bounds.delta, bounds.kernel_sum, bounds.alpha, bounds.rho,
-                             bounds.decision}) {
+  for (const double bound :
+       {bounds.gap, bounds.delta, bounds.kernel_sum, bounds.alpha, bounds.rho, bounds.decision}) {
     // Written so that NaN fails.
     if (!(bound >= 0)) return Invalid("predicate.memories.deviation.bound", "values of 0 or more");
   }
@@ -131,7 +133,8 @@ absl::Status CheckStatementFields(const Statement& statement) {
     return Invalid("predicate.log", "a log origin without spaces and '+'");
   }
   if (statement.nonce.size() < kNonceBytesMin || statement.nonce.size() > kNonceBytesMax) {
-    return Invalid("predicate.nonce", absl::StrCat(kNonceBytesMin, " to ", kNonceBytesMax, " bytes"));
+    return Invalid("predicate.nonce",
+                   absl::StrCat(kNonceBytesMin, " to ", kNonceBytesMax, " bytes"));
   }
   LETHE_RETURN_IF_ERROR(CheckText("predicate.requestId", statement.request_id));
   LETHE_RETURN_IF_ERROR(CheckTime("predicate.issuedAt", statement.issued_at));

@@ -1,4 +1,5 @@
-// CheckStatementFields: the rules that every statement keeps field by field, when written and when read.
+// CheckStatementFields: the rules that every statement keeps field by field, when written and when
+// read.
 //
 // Equation:  none.
 // Shapes:    nonce 16 to 32 bytes; texts at most kTextBytesMax.

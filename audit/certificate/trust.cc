@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+
 #include "audit/crypto/encoding.h"
 #include "audit/log/decimal.h"
 #include "kernels/base/status_macros.h"

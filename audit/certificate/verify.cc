@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/commitment.h"
 #include "audit/certificate/dsse.h"
 #include "audit/certificate/json.h"
@@ -47,8 +48,7 @@ bool VerifyEnvelope(const CertificateFiles& files, const TrustStore& trust, Sign
   }
   if (record->key == nullptr) return report->Fail("record key", kNoTrustedKey);
   report->Ok("record key");
-  const std::string pae =
-      PreAuthEncoding(record->envelope.payload_type, record->envelope.payload);
+  const std::string pae = PreAuthEncoding(record->envelope.payload_type, record->envelope.payload);
   if (!record->key->key.Verify(pae, AsStringView(record->envelope.signature))) {
     return report->Fail("signature", "the signature is not the trusted key's over this payload");
   }
@@ -64,7 +64,8 @@ bool VerifyStatement(const std::string& payload, ReportBuilder* report, VerifyRe
   return true;
 }
 
-// The leaf is never taken from the certificate: it is rebuilt from the envelope and the trusted key.
+// The leaf is never taken from the certificate: it is rebuilt from the envelope and the trusted
+// key.
 bool VerifyLeaf(const CertificateFiles& files, const SignedRecord& record, ReportBuilder* report,
                 VerifyReport* result) {
   const std::string pae = PreAuthEncoding(record.envelope.payload_type, record.envelope.payload);
@@ -90,19 +91,18 @@ absl::StatusOr<Checkpoint> OpenTrusted(const std::string& note, const TrustStore
   const absl::StatusOr<SignedNote> parsed = ParseNote(note);
   if (!parsed.ok()) return parsed.status();
   for (const VerifierKey& vkey : trust.log_keys) {
-    const bool by_key = std::any_of(parsed->signatures.begin(), parsed->signatures.end(),
-                                    [&vkey](const NoteSignature& signature) {
-                                      return signature.name == vkey.name &&
-                                             signature.key_id == vkey.key_id;
-                                    });
+    const bool by_key =
+        std::any_of(parsed->signatures.begin(), parsed->signatures.end(),
+                    [&vkey](const NoteSignature& signature) {
+                      return signature.name == vkey.name && signature.key_id == vkey.key_id;
+                    });
     if (by_key) return OpenCheckpoint(note, vkey);
   }
   return absl::NotFoundError(kNoTrustedKey);
 }
 
 void VerifyInclusionInLog(const std::string& proof_file, const TrustStore& trust,
-                          const SignedRecord& record, ReportBuilder* report,
-                          VerifyReport* result) {
+                          const SignedRecord& record, ReportBuilder* report, VerifyReport* result) {
   const absl::StatusOr<TlogProof> proof = OpenProofFile(proof_file);
   if (!report->Set("proof file", proof.status())) return;
   const absl::StatusOr<Checkpoint> checkpoint = OpenTrusted(proof->checkpoint, trust);
@@ -112,10 +112,9 @@ void VerifyInclusionInLog(const std::string& proof_file, const TrustStore& trust
   } else {
     report->Fail("log origin", "the statement names another log");
   }
-  const absl::Status inclusion =
-      VerifyInclusion({proof->leaf_index, checkpoint->tree_size, result->leaf_hash,
-                       checkpoint->root_hash},
-                      proof->hashes);
+  const absl::Status inclusion = VerifyInclusion(
+      {proof->leaf_index, checkpoint->tree_size, result->leaf_hash, checkpoint->root_hash},
+      proof->hashes);
   if (!report->Set("inclusion", inclusion)) return;
   result->leaf_index = proof->leaf_index;
   if (proof->leaf_index >= record.key->first_leaf_index &&
@@ -126,8 +125,7 @@ void VerifyInclusionInLog(const std::string& proof_file, const TrustStore& trust
   }
 }
 
-void VerifyFields(const Statement& statement, const VerifyOptions& options,
-                  ReportBuilder* report) {
+void VerifyFields(const Statement& statement, const VerifyOptions& options, ReportBuilder* report) {
   if (!options.expected_nonce.has_value()) {
     report->Skip("nonce", "no nonce given to compare with");
   } else if (ConstantTimeEqual(AsByteSpan(*options.expected_nonce), AsByteSpan(statement.nonce))) {

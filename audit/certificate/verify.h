@@ -29,12 +29,14 @@ namespace lethe::audit {
 // The checks of VerifyCertificate, in order. "trust" to "key range" need envelope and proof file
 // alone; "opening" to "derived set" the opening too; "bundle" to "optimality" opening and bundle.
 inline constexpr const char* kCheckNames[] = {
-    "trust",          "envelope",         "payload type",   "record key",    "signature",
-    "statement",      "predicate type",   "predicate",      "leaf binding",  "proof file",
-    "checkpoint",     "log origin",       "inclusion",      "key range",     "nonce",
-    "sequence",       "scope",            "opening",        "subject digest", "retained set",
-    "forgotten set",  "derived set",      "bundle",         "bundle path",   "evidence",
-    "partition counts", "partition rows", "optimality",     "state replay"};
+    "trust",         "envelope",         "payload type",   "record key",
+    "signature",     "statement",        "predicate type", "predicate",
+    "leaf binding",  "proof file",       "checkpoint",     "log origin",
+    "inclusion",     "key range",        "nonce",          "sequence",
+    "scope",         "opening",          "subject digest", "retained set",
+    "forgotten set", "derived set",      "bundle",         "bundle path",
+    "evidence",      "partition counts", "partition rows", "optimality",
+    "state replay"};
 
 enum class CheckResult { kOk, kFailed, kNotChecked };
 
@@ -79,8 +81,7 @@ VerifyReport VerifyCertificate(const CertificateFiles& files, const TrustStore& 
 // follow one another, prev links to the leaf before, and session and log are the same.
 struct SequenceReport {
   std::vector<VerifyReport> records;
-  std::vector<Check>
-      checks;  // "sequence records", … "session", "numbers", "links", "order"
+  std::vector<Check> checks;  // "sequence records", … "session", "numbers", "links", "order"
   bool ok() const;
 };
 SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const TrustStore& trust);

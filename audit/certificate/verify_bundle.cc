@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/bundle.h"
 #include "audit/certificate/commitment.h"
 #include "audit/certificate/head_proof.h"
@@ -46,15 +47,15 @@ absl::StatusOr<ProofBundle> OpenBundle(absl::string_view bytes, const BundleCont
   return bundle;
 }
 
-// Every support part of the digest is that of a head in the bundle, and the parts hash to the digest.
+// Every support part of the digest is that of a head in the bundle, and the parts hash to the
+// digest.
 absl::Status CheckPath(const ProofBundle& bundle, const BundleContext& context) {
   if (StateDigest(bundle.parts) != context.opening->state_digest) {
     return absl::InvalidArgumentError("the parts do not hash to the opening's state digest");
   }
-  const auto num_support =
-      std::count_if(bundle.parts.begin(), bundle.parts.end(), [](const StatePart& part) {
-        return absl::EndsWith(part.name, kSupportSuffix);
-      });
+  const auto num_support = std::count_if(
+      bundle.parts.begin(), bundle.parts.end(),
+      [](const StatePart& part) { return absl::EndsWith(part.name, kSupportSuffix); });
   if (static_cast<size_t>(num_support) != bundle.heads.size()) {
     return absl::InvalidArgumentError("the digest has another number of support parts than heads");
   }
@@ -86,8 +87,7 @@ absl::Status CheckCounts(const ProofBundle& bundle, const BundleContext& context
     const BundleHead& head = bundle.heads[i];
     const MemoryReport& memory = context.statement->memories[i];
     const auto count = [&head](KeyClass key_class) {
-      return static_cast<uint64_t>(
-          std::count(head.classes.begin(), head.classes.end(), key_class));
+      return static_cast<uint64_t>(std::count(head.classes.begin(), head.classes.end(), key_class));
     };
     if (count(KeyClass::kMargin) != memory.num_margin ||
         count(KeyClass::kError) != memory.num_error ||
@@ -143,8 +143,7 @@ absl::Status CheckHeadOptimality(const BundleHead& head, const MemoryReport& mem
 
 absl::Status CheckOptimality(const ProofBundle& bundle, const BundleContext& context) {
   for (size_t i = 0; i < bundle.heads.size(); ++i) {
-    LETHE_RETURN_IF_ERROR(
-        CheckHeadOptimality(bundle.heads[i], context.statement->memories[i]));
+    LETHE_RETURN_IF_ERROR(CheckHeadOptimality(bundle.heads[i], context.statement->memories[i]));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+
 #include "audit/certificate/report_builder.h"
 #include "audit/certificate/verify.h"
 

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "audit/log/leaf.h"
+#include "audit/log/log_directory.h"
 #include "audit/log/log_store.h"
 #include "audit/log/merkle_tree.h"
-#include "audit/log/log_directory.h"
 #include "audit/log/tlog_proof.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"

@@ -12,7 +12,8 @@ namespace lethe::audit {
 namespace {
 
 constexpr char kBeforeDigest[] =
-    R"({"apiVersion":"0.0.2","kind":"hashedrekord","spec":{"hashedRekordV002":{"data":{"algorithm":"SHA2_256","digest":")";
+    R"({"apiVersion":"0.0.2","kind":"hashedrekord","spec":{"hashedRekordV002":)"
+    R"({"data":{"algorithm":"SHA2_256","digest":")";
 constexpr char kBeforeSignature[] = R"("},"signature":{"content":")";
 constexpr char kBeforeKey[] =
     R"(","verifier":{"keyDetails":"PKIX_ED25519","publicKey":{"rawBytes":")";
