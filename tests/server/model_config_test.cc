@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
              "metaplasticity must be true or false"},
         Edit{"Variant", "\"variant\": \"rls\"", "\"variant\": \"v3\"", "variant must be one of"},
         Edit{"Slots", "\"slots\": 12", "\"slots\": 1", "slots must be an integer in 2 ... 65536"}),
-    [](const ::testing::TestParamInfo<Edit>& info) { return info.param.name; });
+    [](const ::testing::TestParamInfo<Edit>& tested) { return tested.param.name; });
 
 TEST(ModelConfigTest, LayersMustNotBeEmptyOrTooMany) {
   const std::string head =

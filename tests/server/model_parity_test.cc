@@ -54,7 +54,7 @@ class ModelParityTest : public ::testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Stacks, ModelParityTest,
                          ::testing::Values("streaming", "vla", "exact", "bounded", "contextual"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& tested) { return std::string(tested.param); });
 
 TEST_P(ModelParityTest, ReferenceEqualsFloat64PyTorch) {
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, ReadSafetensors(directory_ + "/model.safetensors"));

@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"EntryNotObject", "{\"a\":7}", 0, kInvalid, "tensor a must be a JSON object"},
         Bad{"BadName", "{" + Entry("a b", "F32", "[1]", "[0,4]") + "}", 4, kInvalid, "tensor name"},
         Bad{"Metadata", "{\"__metadata__\":{\"a\":1}}", 0, kInvalid, "__metadata__"}),
-    [](const ::testing::TestParamInfo<Bad>& info) { return info.param.name; });
+    [](const ::testing::TestParamInfo<Bad>& tested) { return tested.param.name; });
 
 TEST(SafetensorsTest, ReadsF32AndWidensBf16) {
   const float values[2] = {1.5f, -3.0e-20f};

@@ -71,7 +71,7 @@ class ModelStateTest : public ::testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelStateTest,
                          ::testing::Values("Small", "Contextual", "Streaming"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& tested) { return std::string(tested.param); });
 
 TEST_P(ModelStateTest, AnyCutIntoCallsGivesTheSameBits) {
   for (const int64_t cut : {1, 7, 64, 65, 100}) {

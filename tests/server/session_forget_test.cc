@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Scattered", 200, {2, 65, 130, 199}},
                       Case{"Everything", 130, Range(1, 131)}, Case{"AllButOne", 130, Range(2, 131)},
                       Case{"LastHalf", 256, Range(129, 257)}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& tested) { return tested.param.name; });
 
 TEST(SessionForgetHistoryTest, RepeatedForgetsAndAppends) {
   const auto session = NewSession(testing::ContextualModel());
@@ -160,8 +160,8 @@ TEST_P(SessionMutantTest, IsCaught) {
 INSTANTIATE_TEST_SUITE_P(Mutants, SessionMutantTest,
                          ::testing::Values(Fault::kGridNotRealigned, Fault::kOldConvolutionTailKept,
                                            Fault::kStaleSnapshotKept, Fault::kPenaltyCountsKept),
-                         [](const auto& info) -> std::string {
-                           switch (info.param) {
+                         [](const auto& tested) -> std::string {
+                           switch (tested.param) {
                              case Fault::kGridNotRealigned:
                                return "GridNotRealigned";
                              case Fault::kOldConvolutionTailKept:
