@@ -115,6 +115,7 @@ def main():
     parser.add_argument("--bits-batches", type=int, default=4)
     parser.add_argument("--gate-steps", type=int, default=1000)
     parser.add_argument("--exact", action="store_true", help="exact SV gates where the answers are read")
+    parser.add_argument("--far", action="store_true", help="also records at least 3,000 bytes back")
     parser.add_argument("--only", nargs="*", help="ablations to run; default all")
     parser.add_argument("--seed", type=int, default=5)
     args = parser.parse_args()
@@ -130,6 +131,11 @@ def main():
     names = args.only or list(ablations(config))
     begin = time.time()
     report = {"recall": recall(config, weights, cases, names, args.gate_steps, args.batch, args.exact, args.device)}
+    gone = [data.forgotten_case(c) for c in cases]
+    report["unknown_after_removal"] = recall(config, weights, gone, ["all"], args.gate_steps, args.batch, args.exact, args.device)["all"]
+    if args.far:
+        far = [data.evaluation_case(rng, text, 3000, (3400, 3900)) for _ in range(args.cases)]
+        report["recall_3000_back"] = recall(config, weights, far, ["all"], args.gate_steps, args.batch, args.exact, args.device)["all"]
     if args.bits_batches:
         report["bpc"] = bits(config, weights, text, names, args.gate_steps, args.bits_batches, 16, 2048, args.device)
     report["seconds"] = round(time.time() - begin, 1)
