@@ -49,9 +49,8 @@ std::vector<double> Row(const std::vector<float>& x, size_t row, int64_t length)
 }
 
 void ExpectFollowsReference(const OvqShape& shape, float beta, int num_chunks) {
-  // Measured worst over these cases: see the bounds' use; dot products carry about sqrt(K) roundings, the logits
-  // multiply them by beta sqrt(K).
-  const double tolerance = 64 * 0x1p-24 * std::max(1.0f, beta);
+  // Relative to the largest value; measured 1.4e-7 at beta 1 and 5.4e-7 at beta 4, which scales the logits' rounding.
+  const double tolerance = 16 * 0x1p-24 * std::max(1.0f, beta);
   const float logit_scale = beta * std::sqrt(static_cast<float>(shape.key_dim));
   OvqRef ref(shape, beta);
   OvqSlots slots;
@@ -79,8 +78,8 @@ void ExpectFollowsReference(const OvqShape& shape, float beta, int num_chunks) {
   for (size_t n = 0; n < slots.counts.size(); ++n) {
     EXPECT_EQ(slots.counts[n], ref.counts()[n]);
     EXPECT_EQ(slots.log_counts[n], Log(static_cast<float>(slots.counts[n])));
-    EXPECT_LE(MaxAbsDifference(Row(slots.keys, n, shape.key_dim), ref.slot_keys()[n]), 1e-6);
-    EXPECT_LE(MaxAbsDifference(Row(slots.values, n, shape.value_dim), ref.slot_values()[n]), 4e-6);
+    EXPECT_LE(MaxAbsDifference(Row(slots.keys, n, shape.key_dim), ref.slot_keys()[n]), 4e-7);
+    EXPECT_LE(MaxAbsDifference(Row(slots.values, n, shape.value_dim), ref.slot_values()[n]), 8e-7);
   }
 }
 
