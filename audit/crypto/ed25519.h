@@ -1,18 +1,17 @@
 // Ed25519PublicKey, Ed25519PrivateKey: signatures (RFC 8032, pure Ed25519) over OpenSSL.
 //
-// Equation: SPKI DER = 302a300506032b6570032100 || pk32 (RFC 8410).
-// Shapes:   public key and seed 32 bytes, signature 64 bytes, SPKI DER 44 bytes.
-// Units:    none.
-// Requires: none.
-// Rejects:  INVALID_ARGUMENT: a public key of another length, with a coordinate >= 2^255 - 19, or
-// of small
-//           order (OpenSSL 3.0 accepts a trivial signature on every message under the identity
-//           key); a file that is no unencrypted Ed25519 PKCS#8 PEM. NOT_FOUND: no such file.
-//           FAILED_PRECONDITION: a key file that others may read. ALREADY_EXISTS: Save never
-//           overwrites.
-// Effects:  SavePem writes a new file with mode 0600 and syncs it and its directory.
-// Numerics: signatures are deterministic.
-// Threads:  safe (immutable objects).
+// Equation:  SPKI DER = 302a300506032b6570032100 || pk32 (RFC 8410).
+// Shapes:    public key and seed 32 bytes, signature 64 bytes, SPKI DER 44 bytes.
+// Units:     none.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT: a public key of another length, with a coordinate >= 2^255 - 19, or
+//            of small order (OpenSSL 3.0 accepts a trivial signature on every message under the
+//            identity key); a file that is no unencrypted Ed25519 PKCS#8 PEM. NOT_FOUND: no such
+//            file. FAILED_PRECONDITION: a key file that others may read. ALREADY_EXISTS: Save never
+//            overwrites.
+// Effects:   SavePem writes a new file with mode 0600 and syncs it and its directory.
+// Numerics:  signatures are deterministic.
+// Threads:   safe (immutable objects).
 #ifndef LETHE_AUDIT_CRYPTO_ED25519_H_
 #define LETHE_AUDIT_CRYPTO_ED25519_H_
 

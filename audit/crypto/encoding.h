@@ -1,17 +1,17 @@
 // HexEncode, HexDecode, Base64Encode, Base64Decode: the text forms of bytes in our records,
 // strictly read.
 //
-// Equation: hex is lowercase, two digits a byte; base64 is RFC 4648 section 4 with padding.
-// Shapes:   HexDecodeDigest and HexDecodeExact want exactly their number of bytes.
-// Units:    none.
-// Requires: none.
-// Rejects:  INVALID_ARGUMENT: upper-case or odd-length hex; base64 with white space, missing or
-// misplaced
-//           padding or non-zero spare bits, so that every byte string has exactly one accepted text
-//           (two with kAcceptUrlSafe: RFC 4648 section 5's alphabet too, but never both mixed).
-// Effects:  none.
-// Numerics: none.
-// Threads:  safe.
+// Equation:  hex is lowercase, two digits a byte; base64 is RFC 4648 section 4 with padding.
+// Shapes:    HexDecodeDigest and HexDecodeExact want exactly their number of bytes.
+// Units:     none.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT: upper-case or odd-length hex; base64 with white space, missing or
+//            misplaced padding or non-zero spare bits, so that every byte string has exactly one
+//            accepted text (two with kAcceptUrlSafe: RFC 4648 section 5's alphabet too, but never
+//            both mixed).
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_CRYPTO_ENCODING_H_
 #define LETHE_AUDIT_CRYPTO_ENCODING_H_
 

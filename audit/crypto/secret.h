@@ -1,14 +1,14 @@
 // RandomBytes, SecureWipe, ConstantTimeEqual, Secret32: handling of salts and keys.
 //
-// Equation: none.
-// Shapes:   Secret32 holds 32 bytes.
-// Units:    none.
-// Requires: none.     Rejects: RandomBytes aborts (LETHE_CHECK) when the system has no randomness:
-// a salt
-//           that can be guessed would falsify every certificate that uses it.
-// Effects:  SecureWipe overwrites with zeros in a way that compilers keep; Secret32 wipes itself.
-// Numerics: ConstantTimeEqual's time depends on the lengths alone.
-// Threads:  safe (Secret32: compatible).
+// Equation:  none.
+// Shapes:    Secret32 holds 32 bytes.
+// Units:     none.
+// Requires:  none.
+// Rejects:   RandomBytes aborts (LETHE_CHECK) when the system has no randomness: a salt that can be
+//            guessed would falsify every certificate that uses it.
+// Effects:   SecureWipe overwrites with zeros in a way that compilers keep; Secret32 wipes itself.
+// Numerics:  ConstantTimeEqual's time depends on the lengths alone.
+// Threads:   safe (Secret32: compatible).
 #ifndef LETHE_AUDIT_CRYPTO_SECRET_H_
 #define LETHE_AUDIT_CRYPTO_SECRET_H_
 

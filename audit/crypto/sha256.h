@@ -1,10 +1,15 @@
 // Sha256, Sha256Of, HmacSha256: SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104) over OpenSSL.
 //
-// Equation: HMAC(k, m) = H((k ^ opad) || H((k ^ ipad) || m)), keys longer than 64 bytes hashed
-// first. Shapes:   a digest is 32 bytes, in the order in which SHA-256 prints it. Units:    lengths
-// in bytes. Requires: no Update or Finish after Finish (checked by LETHE_CHECK).     Rejects: none.
-// Effects:  Finish and the destructor wipe the intermediate state, so no hashed byte stays in
-// memory. Numerics: none; cost O(bytes). Threads:  compatible; the free functions are safe.
+// Equation:  HMAC(k, m) = H((k ^ opad) || H((k ^ ipad) || m)), keys longer than 64 bytes hashed
+//            first.
+// Shapes:    a digest is 32 bytes, in the order in which SHA-256 prints it.
+// Units:     lengths in bytes.
+// Requires:  no Update or Finish after Finish (checked by LETHE_CHECK).
+// Rejects:   none.
+// Effects:   Finish and the destructor wipe the intermediate state, so no hashed byte stays in
+//            memory.
+// Numerics:  none; cost O(bytes).
+// Threads:   compatible; the free functions are safe.
 #ifndef LETHE_AUDIT_CRYPTO_SHA256_H_
 #define LETHE_AUDIT_CRYPTO_SHA256_H_
 

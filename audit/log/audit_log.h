@@ -1,28 +1,26 @@
 // AuditLog: the append-only, signed, tamper-evident log of records on disk.
 //
-// Equation: RFC 6962 tree over the leaves (merkle_tree.h), signed heads (checkpoint.h).
-// Shapes:   directory holds log.db (SQLite: leaves, signed heads, erasable bodies), log.lock, and
-//           `checkpoint`, the newest signed head, kept outside the database so that a database that
-//           was cut or restored from an older copy is noticed.
-// Units:    leaf_index counts from 0.
-// Requires: none.
-// Rejects:  Open: FAILED_PRECONDITION when another process (or object) holds the log, or when the
-// log was written
-//           under another origin or key; UNAVAILABLE on input/output errors. Append: DATA_LOSS
-//           while frozen; INVALID_ARGUMENT for a leaf of another size than kLogLeafBytes. Reads:
-//           NOT_FOUND, OUT_OF_RANGE.
-// Effects:  Open recomputes every leaf hash and the root from the stored leaves, and compares with
-// the last signed head
-//           and with `checkpoint`. A difference, or a log shorter than a head that was signed,
-//           freezes the log: it is never signed again (frozen() says why, DATA_LOSS), and proofs
-//           are refused; stored bytes can still be read. Append makes {leaf, body, size, root,
-//           signature} durable in one transaction, verifies its own signature before that, then
-//           publishes `checkpoint`; any failure at or after the commit freezes the log. The whole
-//           tree is recomputed from the stored leaves again whenever the size reaches a power of
-//           two. EraseBody removes a body's bytes from the database and its write-ahead log
-//           (secure_delete, truncated WAL).
-// Numerics: none; an append costs two syncs and O(log n) hashes.
-// Threads:  safe.
+// Equation:  RFC 6962 tree over the leaves (merkle_tree.h), signed heads (checkpoint.h).
+// Shapes:    directory holds log.db (SQLite: leaves, signed heads, erasable bodies), log.lock, and
+//            `checkpoint`, the newest signed head, kept outside the database so that a database
+//            that was cut or restored from an older copy is noticed.
+// Units:     leaf_index counts from 0.
+// Requires:  none.
+// Rejects:   Open: FAILED_PRECONDITION when another process (or object) holds the log, or when the
+//            log was written under another origin or key; UNAVAILABLE on input/output errors.
+//            Append: DATA_LOSS while frozen; INVALID_ARGUMENT for a leaf of another size than
+//            kLogLeafBytes. Reads: NOT_FOUND, OUT_OF_RANGE.
+// Effects:   Open recomputes every leaf hash and the root from the stored leaves, and compares with
+//            the last signed head and with `checkpoint`. A difference, or a log shorter than a head
+//            that was signed, freezes the log: it is never signed again (frozen() says why,
+//            DATA_LOSS), and proofs are refused; stored bytes can still be read. Append makes
+//            {leaf, body, size, root, signature} durable in one transaction, verifies its own
+//            signature before that, then publishes `checkpoint`; any failure at or after the commit
+//            freezes the log. The whole tree is recomputed from the stored leaves again whenever
+//            the size reaches a power of two. EraseBody removes a body's bytes from the database
+//            and its write-ahead log (secure_delete, truncated WAL).
+// Numerics:  none; an append costs two syncs and O(log n) hashes.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_LOG_AUDIT_LOG_H_
 #define LETHE_AUDIT_LOG_AUDIT_LOG_H_
 

@@ -1,14 +1,14 @@
 // Checkpoint: the signed head of a log, C2SP tlog-checkpoint.
 //
-// Equation: text = origin "\n" size "\n" base64(root) "\n"; the note's key name is the origin.
-// Shapes:   root_hash 32 bytes.
-// Units:    tree_size in leaves, decimal without leading zero.
-// Requires: none.
-// Rejects:  INVALID_ARGUMENT: anything but those three lines (extension lines are refused: we write
-// none),
-//           a size of 0 with another root than that of the empty tree.
-// Effects:  none.     Numerics: none.
-// Threads:  safe.
+// Equation:  text = origin "\n" size "\n" base64(root) "\n"; the note's key name is the origin.
+// Shapes:    root_hash 32 bytes.
+// Units:     tree_size in leaves, decimal without leading zero.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT: anything but those three lines (extension lines are refused: we
+//            write none), a size of 0 with another root than that of the empty tree.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_LOG_CHECKPOINT_H_
 #define LETHE_AUDIT_LOG_CHECKPOINT_H_
 

@@ -1,14 +1,17 @@
 // LogLeaf: the entry of the audit log for one DSSE envelope, a hashedrekord 0.0.2 JSON of constant
 // size.
 //
-// Equation:
-// {"apiVersion":"0.0.2","kind":"hashedrekord","spec":{"hashedRekordV002":{"data":{"algorithm":
-//           "SHA2_256","digest":"B64(SHA-256(PAE))"},"signature":{"content":"B64(sig)","verifier":{"keyDetails":
-//           "PKIX_ED25519","publicKey":{"rawBytes":"B64(SPKI)"}}}}}}, one line, no newline.
-// Shapes:   kLogLeafBytes bytes always, so that a leaf's size tells nothing about its record.
-// Units:    bytes.
-// Requires: none.     Rejects: ParseLogLeaf: INVALID_ARGUMENT for any other bytes than
-// WriteLogLeaf's. Effects:  none.     Numerics: none. Threads:  safe.
+// Equation:  {"apiVersion":"0.0.2","kind":"hashedrekord","spec":{"hashedRekordV002":{"data":
+//            {"algorithm":"SHA2_256","digest":"B64(SHA-256(PAE))"},"signature":{"content":
+//            "B64(signature)","verifier":{"keyDetails":"PKIX_ED25519","publicKey":{"rawBytes":
+//            "B64(SPKI)"}}}}}}, one line, no newline.
+// Shapes:    kLogLeafBytes bytes always, so that a leaf's size tells nothing about its record.
+// Units:     bytes.
+// Requires:  none.
+// Rejects:   ParseLogLeaf: INVALID_ARGUMENT for any other bytes than WriteLogLeaf's.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_LOG_LEAF_H_
 #define LETHE_AUDIT_LOG_LEAF_H_
 

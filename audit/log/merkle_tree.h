@@ -1,19 +1,19 @@
 // MerkleTree: the RFC 6962 SHA-256 tree over an append-only list of leaves, with roots and proofs
 // of every size.
 //
-// Equation: leaf = SHA-256(0x00 || entry), node = SHA-256(0x01 || left || right), empty tree =
-// SHA-256("");
-//           a list of n > 1 leaves splits at the largest power of two below n (RFC 6962
-//           section 2.1).
-// Shapes:   hashes are 32 bytes; an inclusion proof holds the sibling first, the root's child last.
-// Units:    leaf_index and tree sizes count leaves from 0.
-// Requires: none.
-// Rejects:  OUT_OF_RANGE: leaf_index >= tree_size, tree_size > num_leaves(), consistency from size
-// 0 or
-//           from a larger size.
-// Effects:  Append adds one leaf; nothing else mutates.
-// Numerics: none; Append amortised O(1) hashes, Root and proofs O(log^2 n) at most; 64 bytes a
-// leaf. Threads:  compatible.
+// Equation:  leaf = SHA-256(0x00 || entry), node = SHA-256(0x01 || left || right), empty tree =
+//            SHA-256(""); a list of n > 1 leaves splits at the largest power of two below n (RFC
+//            6962 section 2.1).
+// Shapes:    hashes are 32 bytes; an inclusion proof holds the sibling first, the root's child
+//            last.
+// Units:     leaf_index and tree sizes count leaves from 0.
+// Requires:  none.
+// Rejects:   OUT_OF_RANGE: leaf_index >= tree_size, tree_size > num_leaves(), consistency from size
+//            0 or from a larger size.
+// Effects:   Append adds one leaf, Truncate drops the last ones; nothing else mutates.
+// Numerics:  none; Append amortised O(1) hashes, Root and proofs O(log^2 n) at most; 64 bytes a
+//            leaf.
+// Threads:   compatible.
 #ifndef LETHE_AUDIT_LOG_MERKLE_TREE_H_
 #define LETHE_AUDIT_LOG_MERKLE_TREE_H_
 
@@ -34,6 +34,8 @@ Sha256Digest MerkleEmptyRoot();
 class MerkleTree {
  public:
   void Append(const Sha256Digest& leaf_hash);
+  // Drops the leaves from num_leaves on; num_leaves <= num_leaves().
+  void Truncate(uint64_t num_leaves);
 
   uint64_t num_leaves() const;
   const Sha256Digest& leaf_hash(uint64_t leaf_index) const { return levels_[0][leaf_index]; }

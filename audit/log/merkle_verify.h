@@ -1,16 +1,16 @@
-// VerifyInclusion, VerifyConsistency: the RFC 9162 checks of Merkle proofs (sections 2.1.3.2
-// and 2.1.4.2).
+// VerifyInclusion, VerifyConsistency: the RFC 9162 checks of Merkle proofs (sections 2.1.3.2 and
+// 2.1.4.2).
 //
-// Equation: audit.md 3, and docs/audit-log.md in words.
-// Shapes:   hashes are 32 bytes.
-// Units:    sizes and indices count leaves.
-// Requires: none.
-// Rejects:  INVALID_ARGUMENT with the reason when the proof does not show what it should: a leaf
-// index
-//           outside the tree, a proof too short or too long, another root; consistency from size 0
-//           is refused (there is nothing to be consistent with).
-// Effects:  none.     Numerics: none; cost O(proof length).
-// Threads:  safe.
+// Equation:  audit.md 3, and docs/audit-log.md in words.
+// Shapes:    hashes are 32 bytes.
+// Units:     sizes and indices count leaves.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT with the reason when the proof does not show what it should: a leaf
+//            index outside the tree, a proof too short or too long, another root; consistency from
+//            size 0 is refused (there is nothing to be consistent with).
+// Effects:   none.
+// Numerics:  none; cost O(proof length).
+// Threads:   safe.
 #ifndef LETHE_AUDIT_LOG_MERKLE_VERIFY_H_
 #define LETHE_AUDIT_LOG_MERKLE_VERIFY_H_
 

@@ -1,19 +1,18 @@
 // SignedNote, VerifierKey: C2SP signed-note text and vkey strings with Ed25519 signatures.
 //
-// Equation: note = text || "\n" || one or more lines "— <name> <base64(key_id4 || signature)>\n"
-// (U+2014);
-//           key_id = SHA-256(name || 0x0A || 0x01 || pk32)[:4], big-endian;
-//           vkey = name + "+" + hex8(key_id) + "+" + base64(0x01 || pk32). The signature is over
-//           `text`, which ends with a newline; the empty line after it is not signed.
-// Shapes:   key ids 4 bytes; Ed25519 signature lines 4 + 64 bytes.
-// Units:    bytes.
-// Requires: WriteNote: a text and names that ParseNote would accept.
-// Rejects:  INVALID_ARGUMENT: over kNoteBytesMax bytes or kNoteSignaturesMax signatures, invalid
-// UTF-8, control
-//           characters but newline, no signature, a malformed line, two lines with one name and key
-//           id. A name is non-empty, has no Unicode space and no '+'.
-// Effects:  none.     Numerics: none.
-// Threads:  safe.
+// Equation:  note = text || "\n" || one or more lines "— <name> <base64(key_id4 || signature)>\n"
+//            (U+2014); key_id = SHA-256(name || 0x0A || 0x01 || pk32)[:4], big-endian; vkey = name
+//            + "+" + hex8(key_id) + "+" + base64(0x01 || pk32). The signature is over `text`, which
+//            ends with a newline; the empty line after it is not signed.
+// Shapes:    key ids 4 bytes; Ed25519 signature lines 4 + 64 bytes.
+// Units:     bytes.
+// Requires:  WriteNote: a text and names that ParseNote would accept.
+// Rejects:   INVALID_ARGUMENT: over kNoteBytesMax bytes or kNoteSignaturesMax signatures, invalid
+//            UTF-8, control characters but newline, no signature, a malformed line, two lines with
+//            one name and key id. A name is non-empty, has no Unicode space and no '+'.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_LOG_NOTE_H_
 #define LETHE_AUDIT_LOG_NOTE_H_
 

@@ -1,11 +1,14 @@
 // TlogProof: the offline proof of one entry, the file format C2SP tlog-proof@v1.
 //
-// Equation: "c2sp.org/tlog-proof@v1\n" ["extra " base64 "\n"] "index " i "\n" {base64 hash "\n"}
-// "\n" checkpoint. Shapes:   hashes 32 bytes, the sibling first, the root's child last, at most 63.
-// Units:    leaf_index counts from 0, decimal without leading zero.
-// Requires: none.     Rejects: INVALID_ARGUMENT naming the line.
-// Effects:  none.     Numerics: none.
-// Threads:  safe.
+// Equation:  "c2sp.org/tlog-proof@v1\n" ["extra " base64 "\n"] "index " i "\n" {base64 hash "\n"}
+//            "\n" checkpoint.
+// Shapes:    hashes 32 bytes, the sibling first, the root's child last, at most 63.
+// Units:     leaf_index counts from 0, decimal without leading zero.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT naming the line.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe.
 #ifndef LETHE_AUDIT_LOG_TLOG_PROOF_H_
 #define LETHE_AUDIT_LOG_TLOG_PROOF_H_
 
