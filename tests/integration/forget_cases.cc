@@ -215,7 +215,8 @@ std::ostream& operator<<(std::ostream& stream, const ForgetCase& value) {
 
 absl::StatusOr<Observation> Observe(const Session& session) {
   Observation observation;
-  for (const audit::StatePart& part : session.StateParts().parts()) {
+  const audit::StateParts parts = session.StateParts();
+  for (const audit::StatePart& part : parts.parts()) {
     absl::StrAppend(&observation.digest_parts, part.name, " ",
                     absl::BytesToHexString(absl::string_view(
                         reinterpret_cast<const char*>(part.hash.data()), part.hash.size())),
