@@ -4,7 +4,10 @@ import os
 import tempfile
 import unittest
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as missing:
+    raise unittest.SkipTest("numpy is not installed") from missing
 
 import lethe_io
 import sv_gate
