@@ -60,7 +60,7 @@ def stack_configs():
         "exact": (32, 263, [
             local(32), memory(sv(16, 40), group("ovq", 1, 16, slots=24, value_dim=24)), mlp(32)]),
         "bounded": (48, 325, [
-            local(48), local(48, heads=4, window=24),
+            local(48), local(48, heads=6, window=24),
             memory(sv(24, 60.5), group("palimpsa_d", 1, 24, **pal), vla(24), group("ovq", 2, 24, slots=48)), mlp(48), mlp(48)]),
         "contextual": (48, 210, [
             local(48), memory(sv(16, 30, sigma=1.5), group("ovq", 1, 24, slots=16), group("palimpsa_d", 1, 16, **pal)),

@@ -45,7 +45,7 @@ Sha256Digest StateDigest(const std::vector<StatePart>& parts);
 std::string ExplainDifference(const std::vector<StatePart>& a, const std::vector<StatePart>& b);
 
 // One row of a support-vector head's list: the members of the margin and error sets, by rank.
-enum class SupportClass : uint8_t { kMargin = 0, kError = 1 };
+enum class SupportClass : uint8_t { kMargin = 1, kError = 2 };  // as memory/svdd numbers them
 struct SupportRow {
   uint64_t rank = 0;
   SupportClass support_class = SupportClass::kMargin;
