@@ -41,10 +41,7 @@ Sha256Digest RefRoot(const Entries& entries) {
   const size_t k = LargestPowerOfTwoBelow(entries.size());
   const Sha256Digest left = RefRoot(Slice(entries, 0, k));
   const Sha256Digest right = RefRoot(Slice(entries, k, entries.size()));
-  std::string node(1, '\x01');
-  node.append(left.begin(), left.end());
-  node.append(right.begin(), right.end());
-  return Sha256Of(node);
+  return Sha256().Update("\x01").Update(left).Update(right).Finish();
 }
 
 std::vector<Sha256Digest> RefInclusionProof(size_t leaf_index, const Entries& entries) {

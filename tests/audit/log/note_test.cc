@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "audit/crypto/encoding.h"
@@ -125,7 +126,7 @@ TEST(NoteTest, TheTextMayHoldEmptyLines) {
 
 TEST(VerifierKeyTest, MalformedKeysAreRefused) {
   ASSERT_OK_AND_ASSIGN(const VerifierKey vkey, ParseVerifierKey(kExampleKey));
-  const std::string key = Base64Encode("\x01" + std::string(vkey.key.raw()));
+  const std::string key = Base64Encode(absl::StrCat("\x01", vkey.key.raw()));
   for (const std::string& text : {
            std::string(""),
            std::string("example.com/foo"),
@@ -133,7 +134,7 @@ TEST(VerifierKeyTest, MalformedKeysAreRefused) {
            "example.com/fop+530d903a+" + key,  // another name
            "example.com/foo+530D903A+" + key,
            "example.com/foo+530d903+" + key,
-           "example.com/foo+530d903a+" + Base64Encode("\x04" + std::string(vkey.key.raw())),
+           "example.com/foo+530d903a+" + Base64Encode(absl::StrCat("\x04", vkey.key.raw())),
            "example.com/foo+530d903a+" + Base64Encode("\x01"),
            "example.com/foo+530d903a+" +
                Base64Encode(std::string("\x01\x01", 2) + std::string(31, '\0')),
