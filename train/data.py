@@ -3,7 +3,8 @@
     [Record] Patient Kalo-17 takes zelvim.   …book text…   [Query] Patient Kalo-17 takes zelvim.
 
 Names and values are random syllables, so a value can only come from the context. One in eight names and values (by a
-hash) is never used in training: evaluation uses only those.
+hash) is never used in training: evaluation uses only those. Some queries ask for a name that has no record; their answer
+is " unknown.", so that a session whose record was forgotten says so instead of making up a value.
 """
 
 import zlib
@@ -15,6 +16,8 @@ VOWELS = "aeiou"
 CODAS = "lmnrsxd"
 FIELDS = [("Patient", "takes"), ("Guest", "drinks"), ("Client", "owns"), ("Agent", "carries"), ("Device", "runs"), ("Room", "holds")]
 ANSWER_WEIGHT = 4.0
+UNKNOWN = " unknown."
+UNKNOWN_SHARE = 0.35  # of the sequences with records also hold one to three queries without a record
 MAIN_FIELD_SHARE = 0.5  # of the sequences use only the first field, the one the quickstart shows
 
 
@@ -60,6 +63,29 @@ def make_records(rng, count, heldout, main_only):
     return out
 
 
+def similar_name(rng, name):
+    """The same name with another number, or a number with another name: the whole name has to match."""
+    word, number = name.split("-")
+    if rng.random() < 0.5:
+        return f"{word}-{rng.integers(10, 100)}"
+    return f"{_syllables(rng, 2, False).capitalize()}-{number}"
+
+
+def unknown_queries(rng, count, records, heldout, main_only):
+    """Questions about names that no record has; a third are near misses of a recorded name."""
+    known = {s.split()[2] for s, _, _ in records}
+    out = []
+    while len(out) < count:
+        name = make_name(rng, heldout)
+        if known and rng.random() < 0.33:
+            name = similar_name(rng, sorted(known)[rng.integers(len(known))])
+        if name in known:
+            continue
+        subject, verb = FIELDS[0] if main_only else FIELDS[rng.integers(len(FIELDS))]
+        out.append(f"[Query] {subject} {name} {verb}")
+    return out
+
+
 def book_slice(rng, text, length):
     start = int(rng.integers(0, len(text) - length - 1))
     return text[start:start + length]
@@ -101,9 +127,12 @@ def training_sequence(rng, text, length):
     if rng.random() < 0.2:
         return book_slice(rng, text, length).tobytes(), []
     limit = max(1, min(12, length // 128))
-    count = int(rng.choice([c for c in (1, 2, 4, 6, 8, 12) if c <= limit]))
-    records = make_records(rng, count, False, rng.random() < MAIN_FIELD_SHARE)
-    inserted = sum(2 * len(s) + len(a) + 4 for s, _, a in records)
+    count = int(rng.choice([c for c in (0, 1, 2, 4, 6, 8, 12) if c <= limit]))
+    main_only = rng.random() < MAIN_FIELD_SHARE
+    records = make_records(rng, count, False, main_only)
+    asked = int(rng.integers(1, 4)) if count == 0 or rng.random() < UNKNOWN_SHARE else 0
+    unknown = unknown_queries(rng, asked, records, False, main_only)
+    inserted = sum(2 * len(s) + len(a) + 4 for s, _, a in records) + 44 * asked
     book_len = max(length - inserted, 64)
     book = book_slice(rng, text, book_len)
     items = []
@@ -112,6 +141,9 @@ def training_sequence(rng, text, length):
         last = book_len if rng.random() < 0.5 else snap(book, int(rng.integers(first + (book_len - first) // 3, book_len + 1)))
         items.append((first, 0, rng.random(), statement, None))
         items.append((max(last, first), 1, rng.random(), question, answer))
+    for question in unknown:
+        last = book_len if rng.random() < 0.6 else snap(book, int(rng.integers(0, book_len + 1)))
+        items.append((last, 1, rng.random(), question, UNKNOWN))
     items.sort(key=lambda e: e[:3])
     data, spans = assemble(rng, book, [(c, s, a) for c, _, _, s, a in items])
     if len(data) < length:
@@ -148,6 +180,15 @@ def evaluation_case(rng, text, min_back=1000, lengths=(1100, 1900), records=(1, 
     if back < min_back:  # other records fell behind the target's place: draw again
         return evaluation_case(rng, text, min_back, lengths, records)
     return prompt, answer.encode(), back
+
+
+def forgotten_case(case):
+    """The same prompt with the queried record's line taken out, as Forget does; the right answer is then UNKNOWN."""
+    prompt, answer, back = case
+    question = prompt[prompt.rindex(b"[Query]"):]
+    record = question.replace(b"[Query]", b"[Record]") + answer
+    at = prompt.index(record)
+    return prompt[:at] + prompt[at + len(record) + 1:], UNKNOWN.encode(), back
 
 
 def load_text(path, limit=None):

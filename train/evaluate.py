@@ -8,6 +8,7 @@ model that is the same event as greedy free running producing the answer (induct
 
 import argparse
 import json
+import multiprocessing
 import time
 
 import numpy as np
@@ -34,16 +35,22 @@ def ablations(config):
     return out
 
 
+POOL = None  # processes for the exact gates, forked before the GPU is touched
+
+
 def exact_gates(k, group, last):
-    """Exact gates of the last `last` boundaries before each sequence's end; earlier rows stay approximate."""
-    gate = sv.sv_gates(k, group["sigma"], group["ridge"], group["box_mass"], 100)
-    keys = F.normalize(k[:, :, 0].double(), dim=-1).cpu().numpy()
-    for i, ends in enumerate(last):
-        for c in ends:
-            s = c * lethe_io.GRID
-            sol = sv_gate.solve(keys[i, :s], group["sigma"], group["ridge"], group["box_mass"])
-            gate[i, 0, c] = 0
-            gate[i, 0, c, :s] = torch.from_numpy(sol["a"]).to(gate)
+    """Exact gates of the boundaries in last[i] (where sequence i's answer is read); zeros elsewhere.
+
+    Enough for the answers only: the memory layer is the model's last that looks at other tokens.
+    """
+    b, t, h, _ = k.shape
+    gate = torch.zeros(b, h, t // lethe_io.GRID, t, device=k.device, dtype=k.dtype)
+    keys = F.normalize(k.double(), dim=-1).cpu().numpy()
+    where = [(i, j, c) for i, ends in enumerate(last) for j in range(h) for c in ends]
+    jobs = [(keys[i, :c * lethe_io.GRID, j], group["sigma"], group["ridge"], group["box_mass"], 150) for i, j, c in where]
+    solutions = POOL.starmap(sv_gate.solve, jobs, 1) if POOL else [sv_gate.solve(*job) for job in jobs]
+    for (i, j, c), sol in zip(where, solutions):
+        gate[i, j, c, :c * lethe_io.GRID] = torch.from_numpy(sol["a"]).to(gate)
     return gate
 
 
@@ -88,6 +95,23 @@ def recall(config, weights, cases, names, steps, batch, exact, device):
 
 
 @torch.no_grad()
+def greedy(config, weights, cases, steps, exact, device):
+    """Share of cases whose answer free-running greedy decoding writes: the check of the induction above."""
+    hits = 0
+    for prompt, answer, _ in cases:
+        text = bytearray(prompt)
+        for _ in answer:
+            length = -(-len(text) // lethe_io.GRID) * lethe_io.GRID
+            ids = torch.zeros(1, length, dtype=torch.long)
+            ids[0, :len(text)] = torch.tensor(list(text))
+            cache = GateCache(steps, [[(len(text) - 1) // lethe_io.GRID]] if exact else None)
+            logits = network.forward(config, weights, ids.to(device), cache)
+            text.append(int(logits[0, len(text) - 1].argmax()))
+        hits += bytes(text[len(prompt):]) == answer
+    return hits / len(cases)
+
+
+@torch.no_grad()
 def bits(config, weights, text, names, steps, batches, batch, tokens, device):
     """{ablation: bits per byte} on plain text, all positions of fresh sessions of `tokens` bytes."""
     rng = np.random.default_rng(99)
@@ -115,9 +139,15 @@ def main():
     parser.add_argument("--bits-batches", type=int, default=4)
     parser.add_argument("--gate-steps", type=int, default=1000)
     parser.add_argument("--exact", action="store_true", help="exact SV gates where the answers are read")
+    parser.add_argument("--far", action="store_true", help="also records at least 3,000 bytes back")
+    parser.add_argument("--procs", type=int, default=0, help="processes for --exact")
     parser.add_argument("--only", nargs="*", help="ablations to run; default all")
+    parser.add_argument("--greedy", type=int, default=0, help="also decode this many cases freely, one forward pass a byte")
     parser.add_argument("--seed", type=int, default=5)
     args = parser.parse_args()
+    if args.procs:
+        global POOL
+        POOL = multiprocessing.get_context("fork").Pool(args.procs)
     if args.model:
         config, start = lethe_io.load_model(args.model)
     else:
@@ -130,10 +160,19 @@ def main():
     names = args.only or list(ablations(config))
     begin = time.time()
     report = {"recall": recall(config, weights, cases, names, args.gate_steps, args.batch, args.exact, args.device)}
+    if args.greedy:
+        report["greedy"] = greedy(config, weights, cases[:args.greedy], args.gate_steps, args.exact, args.device)
+    gone = [data.forgotten_case(c) for c in cases]
+    report["unknown_after_removal"] = recall(config, weights, gone, ["all"], args.gate_steps, args.batch, args.exact, args.device)["all"]
+    if args.far:
+        far = [data.evaluation_case(rng, text, 3000, (3400, 3900)) for _ in range(args.cases)]
+        report["recall_3000_back"] = recall(config, weights, far, ["all"], args.gate_steps, args.batch, args.exact, args.device)["all"]
     if args.bits_batches:
         report["bpc"] = bits(config, weights, text, names, args.gate_steps, args.bits_batches, 16, 2048, args.device)
     report["seconds"] = round(time.time() - begin, 1)
     print(json.dumps(report, indent=1))
+    if POOL:
+        POOL.terminate()
 
 
 if __name__ == "__main__":

@@ -123,8 +123,9 @@ def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None):
 def run_stage(stage, config, weights, opt, text, meta, args, log):
     tokens, batch, seconds, lr0, lr1, gate_steps, drop = stage
     device = next(iter(weights.values())).device
-    loader = torch.utils.data.DataLoader(Batches(text, batch, tokens, meta["step"] + 17), batch_size=None, prefetch_factor=4 if args.workers else None,
-                                         num_workers=args.workers, pin_memory=device.type == "cuda")
+    source = Batches(text, batch, tokens, meta["step"] + 17)
+    loader = torch.utils.data.DataLoader(source, batch_size=None, num_workers=args.workers,
+                                         prefetch_factor=4 if args.workers else None, pin_memory=device.type == "cuda")
     blocks = make_blocks(args.compile)
     groups = max(len(layer.get("groups", ())) for layer in config["layers"])
     start, first, trained, recent = time.time(), meta["step"], 0, time.time()

@@ -25,7 +25,8 @@ size_t Length(uint8_t first) {
   return 0;
 }
 
-// The same table: the second byte's range excludes overlong forms, surrogates and what is above U+10FFFF.
+// The same table: the second byte's range excludes overlong forms, surrogates and what is above
+// U+10FFFF.
 bool IsContinuation(uint8_t first, size_t index, uint8_t byte) {
   uint8_t low = 0x80;
   uint8_t high = 0xBF;

@@ -1,6 +1,8 @@
-// Goal: Sample draws from the distribution its header states, and is a function of its arguments alone.
-// Method: a plain reference with libm in this file, compared draw by draw; frequencies over many ranks; Philox against
-// the vectors published with Random123 (Salmon et al., kat_vectors, philox4x32 10).
+// Goal: Sample draws from the distribution its header states, and is a function of its arguments
+// alone.
+// Method: a plain reference with libm in this file, compared draw by draw; frequencies over many
+// ranks; Philox against the vectors published with Random123 (Salmon et al., kat_vectors,
+// philox4x32 10).
 #include "kernels/sampling/sampling.h"
 
 #include <algorithm>

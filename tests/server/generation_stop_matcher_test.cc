@@ -1,6 +1,7 @@
-// Goal: StopMatcher finds the first stop string wherever tokens cut the bytes, holds back no more than it must, loses
-// and repeats nothing at any end, and can be recomputed after a Forget.
-// Method: a search over all prefixes as oracle, on random texts over two letters where overlaps abound.
+// Goal: StopMatcher finds the first stop string wherever tokens cut the bytes, holds back no more
+// than it must, loses and repeats nothing at any end, and can be recomputed after a Forget.
+// Method: a search over all prefixes as oracle, on random texts over two letters where overlaps
+// abound.
 #include <algorithm>
 #include <optional>
 #include <random>

@@ -1,7 +1,7 @@
-// Goal: Utf8Stream gives valid text and every raw byte, wherever the bytes are cut, tells incomplete from
-// invalid, and invents nothing silently.
-// Method: a decoder by code point ranges as oracle, on all short byte strings of a telling alphabet and on random
-// cuts; Unicode's own examples of maximal subparts.
+// Goal: Utf8Stream gives valid text and every raw byte, wherever the bytes are cut, tells
+// incomplete from invalid, and invents nothing silently.
+// Method: a decoder by code point ranges as oracle, on all short byte strings of a telling alphabet
+// and on random cuts; Unicode's own examples of maximal subparts.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";
 
-// Encodes every scalar value's bytes the way the definition says; the oracle compares against these.
+// A scalar value's bytes the way the definition says.
 std::string Encode(uint32_t code_point) {
   std::string bytes;
   const auto tail = [&](int shift) {
