@@ -27,19 +27,20 @@ bool PrimalSolver::Run(std::vector<Partition>* classes, std::vector<double>* a) 
   SyncFactor();
   const int64_t limit = 20 * static_cast<int64_t>(w) + 200;
   bool settled = false;
-  bool one_at_a_time = false;
+  size_t block = kFirstBlock;
+  int64_t steps_before = 0;
   while (!settled && num_steps_ < limit) {
     ++num_steps_;
     if (!local_.empty() && !Step()) continue;
     UpdateGradient();
     if (local_.empty()) EmptyMarginLambda();
-    std::vector<size_t> wrong = Wrong();
+    const std::vector<size_t> wrong = WorstFirst(block);
     settled = wrong.empty();
-    // A block that was thrown out again without a step would come back for ever.
-    one_at_a_time = one_at_a_time ? moved_ < 1.0 + kTolerance : moved_ == 1.0 && num_steps_ > 1;
-    if (one_at_a_time && wrong.size() > 1 && !local_.empty()) wrong = {Worst(wrong)};
-    moved_ = 0.0;
     for (const size_t local : wrong) EnterMargin(local);
+    // Few steps since the last block: most of it stayed. Many: it pushed against the bounds.
+    const int64_t steps = num_steps_ - steps_before;
+    steps_before = num_steps_;
+    block = 2 * steps <= static_cast<int64_t>(block) ? 2 * block : std::max<size_t>(1, block / 2);
   }
   *classes = classes_;
   *a = a_;
@@ -131,7 +132,6 @@ bool PrimalSolver::Step() {
       blocking = p;
     }
   }
-  moved_ += step;
   for (size_t p = 0; p < s; ++p) {
     double& value = a_[local_[p]];
     value = blocking == s ? target[p] : value + step * (target[p] - value);
@@ -156,29 +156,28 @@ void PrimalSolver::EmptyMarginLambda() {
   }
 }
 
-std::vector<size_t> PrimalSolver::Wrong() const {
+std::vector<size_t> PrimalSolver::WorstFirst(size_t limit) const {
   const double slack = kTolerance * std::max(1.0, lambda_);
-  std::vector<size_t> wrong;
+  std::vector<std::pair<double, size_t>> wrong;  // by falling violation, then rank
   size_t partner = ids_.size();
   for (size_t i = 0; i < ids_.size(); ++i) {
-    if (classes_[i] == Partition::kReserve && gradient_[i] < lambda_ - slack) wrong.push_back(i);
-    if (classes_[i] != Partition::kError) continue;
-    if (gradient_[i] > lambda_ + slack) wrong.push_back(i);
-    if (gradient_[i] == lambda_ && partner == ids_.size()) partner = i;
+    if (classes_[i] == Partition::kMargin) continue;
+    const bool in_error = classes_[i] == Partition::kError;
+    const double violation = in_error ? gradient_[i] - lambda_ : lambda_ - gradient_[i];
+    if (violation > slack) wrong.emplace_back(-violation, i);
+    if (in_error && violation == 0.0 && partner == ids_.size()) partner = i;
   }
+  if (wrong.size() > limit) {
+    std::nth_element(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(limit) - 1,
+                     wrong.end());
+    wrong.resize(limit);
+  }
+  std::sort(wrong.begin(), wrong.end());
+  std::vector<size_t> members;
+  for (const auto& [violation, i] : wrong) members.push_back(i);
   // With an empty margin set the key of E with the largest gradient must give what the others take.
-  if (local_.empty() && !wrong.empty() && partner != ids_.size()) {
-    wrong.insert(std::upper_bound(wrong.begin(), wrong.end(), partner), partner);
-  }
-  return wrong;
-}
-
-size_t PrimalSolver::Worst(const std::vector<size_t>& wrong) const {
-  const auto violation = [this](size_t i) {
-    return classes_[i] == Partition::kError ? gradient_[i] - lambda_ : lambda_ - gradient_[i];
-  };
-  return *std::max_element(wrong.begin(), wrong.end(),
-                           [&](size_t x, size_t y) { return violation(x) < violation(y); });
+  if (local_.empty() && !members.empty() && partner != ids_.size()) members.push_back(partner);
+  return members;
 }
 
 }  // namespace lethe::svdd

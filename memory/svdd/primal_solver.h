@@ -1,8 +1,9 @@
 // PrimalSolver: a proposal for the partition of a problem given by its dense Gram matrix, from a feasible start.
 //
 // Equation:  primal active set on problem.h: solve for (lambda, a_S) with a = 1 on E and 0 on R; step towards it to
-//            the first bound, where that member of S goes to R or E; once the whole step fits, all members of R and
-//            E with the wrong gradient sign enter S at once (only the worst one while such blocks bring no step).
+//            the first bound, where that member of S goes to R or E; once the whole step fits, the worst members of
+//            R and E with the wrong gradient sign enter S, in blocks that grow while they are digested in few steps
+//            and shrink to one while they are not.
 // Shapes:    gram [w][w] f64; ids ascending (ranks), classes, a: [w].
 // Units:     a-units.
 // Requires:  spans of these sizes; a feasible to rounding (sum = mass), 0 on R, 1 on E.
@@ -39,6 +40,8 @@ class PrimalSolver {
   int64_t num_steps() const { return num_steps_; }
 
  private:
+  static constexpr size_t kFirstBlock = 16;
+
   const double* Column(size_t j) const { return gram_.data() + j * ids_.size(); }
   // Brings the factor to the margin set of classes_.
   void SyncFactor();
@@ -49,9 +52,8 @@ class PrimalSolver {
   // lambda for an empty margin set: the largest gradient in E.
   void EmptyMarginLambda();
   void UpdateGradient();
-  // Members of R and E with the wrong sign, ascending; a pair when the margin set is empty.
-  std::vector<size_t> Wrong() const;
-  size_t Worst(const std::vector<size_t>& wrong) const;
+  // At most `limit` members of R and E with the wrong sign; with an empty margin set, one of E besides.
+  std::vector<size_t> WorstFirst(size_t limit) const;
 
   absl::Span<const int64_t> ids_;
   absl::Span<const double> gram_;
@@ -65,7 +67,6 @@ class PrimalSolver {
   std::vector<double> gradient_;    // [w], 2((K + ridge I) a)_i, as of the last UpdateGradient
   double error_count_ = 0.0;
   double lambda_ = 0.0;
-  double moved_ = 0.0;  // total step length since the last block entered
   int64_t num_steps_ = 0;
 };
 

@@ -98,19 +98,20 @@ double LambdaOf(const Start& start, const std::vector<double>& sums, double ridg
 bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, double ridge,
              CholeskyFactor* factor, Start* start) {
   const size_t w = ids.size();
-  std::vector<double> matrix(w * w);
-  gram->Block(ids, ids, absl::MakeSpan(matrix));
+  std::vector<double> buffer = gram->TakeBuffer(w * w);
+  gram->Block(ids, ids, w, buffer.data());
   std::vector<Partition> classes(w);
   for (size_t k = 0; k < w; ++k) classes[k] = start->classes[static_cast<size_t>(ids[k])];
   std::vector<double> a(w);
   for (size_t k = 0; k < w; ++k) a[k] = start->a[static_cast<size_t>(ids[k])];
-  PrimalSolver solver(ids, matrix, mass, ridge, factor);
+  PrimalSolver solver(ids, absl::MakeConstSpan(buffer).first(w * w), mass, ridge, factor);
   const bool settled = solver.Run(&classes, &a);
   for (size_t k = 0; k < w; ++k) {
     start->classes[static_cast<size_t>(ids[k])] = classes[k];
     start->a[static_cast<size_t>(ids[k])] = a[k];
   }
   start->lambda = solver.lambda();
+  gram->GiveBuffer(std::move(buffer));
   return settled;
 }
 
