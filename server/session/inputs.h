@@ -8,7 +8,8 @@
 //            none.
 // Effects:   Remove overwrites the dropped vocab_ids, and a subject label that no retained input
 //            carries any more.
-// Numerics:  none. Lookups by token_id O(log n). Threads:   compatible.
+// Numerics:  none. Lookups by token_id O(log n).
+// Threads:   compatible.
 #ifndef LETHE_SERVER_SESSION_INPUTS_H_
 #define LETHE_SERVER_SESSION_INPUTS_H_
 
