@@ -9,7 +9,8 @@
 //            digest depends on it).
 // Rejects:   none.
 // Effects:   Add hashes and forgets the bytes.
-// Numerics:  exact. Threads:   compatible; the free
+// Numerics:  exact.
+// Threads:   compatible; the free
 //            functions are safe.
 #ifndef LETHE_AUDIT_STATE_STATE_DIGEST_H_
 #define LETHE_AUDIT_STATE_STATE_DIGEST_H_
