@@ -105,8 +105,9 @@ void PrintMemories(Context& context, const audit::Statement& statement) {
   if (statement.memories.empty()) {
     return;
   }
-  const auto bound = [](const std::optional<double>& value) {
-    return value ? FormatDouble(*value) : std::string("-");
+  const auto bound = [](const std::optional<audit::DeviationBounds>& bounds,
+                        double audit::DeviationBounds::*member) {
+    return bounds ? FormatDouble(*bounds.*member) : std::string("-");
   };
   RowTable table({"support-vector head", "margin", "error", "reserve", "kernel sum", "alpha", "rho",
                   "decision", "partition"});
@@ -114,10 +115,10 @@ void PrintMemories(Context& context, const audit::Statement& statement) {
     const std::optional<audit::DeviationBounds>& bounds = memory.deviation;
     table.Add({absl::StrCat("layer.", memory.layer, ".group.", memory.group, ".head.", memory.head),
                absl::StrCat(memory.num_margin), absl::StrCat(memory.num_error),
-               absl::StrCat(memory.num_reserve), bounds ? FormatDouble(bounds->kernel_sum) : "-",
-               bounds ? FormatDouble(bounds->alpha) : "-",
-               bound(bounds ? bounds->rho : std::nullopt),
-               bound(bounds ? bounds->decision : std::nullopt),
+               absl::StrCat(memory.num_reserve), bound(bounds, &audit::DeviationBounds::kernel_sum),
+               bound(bounds, &audit::DeviationBounds::alpha),
+               bound(bounds, &audit::DeviationBounds::rho),
+               bound(bounds, &audit::DeviationBounds::decision),
                memory.partition_proved ? "proved" : "not proved"});
   }
   table.Print(context.out());
