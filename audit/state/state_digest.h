@@ -4,9 +4,13 @@
 //            length || name || SHA-256(part bytes)).
 // Shapes:    digests 32 bytes; u64 little-endian. A part is a name and the hash of its bytes: the
 //            bytes are not kept.
-// Units:     none. Requires:  names unique and added in the order of docs/state-digest.md (the
-//            digest depends on it).  Rejects: none.
-// Effects:   Add hashes and forgets the bytes. Numerics:  exact. Threads:   compatible; the free
+// Units:     none.
+// Requires:  names unique and added in the order of docs/state-digest.md (the
+//            digest depends on it).
+// Rejects:   none.
+// Effects:   Add hashes and forgets the bytes.
+// Numerics:  exact.
+// Threads:   compatible; the free
 //            functions are safe.
 #ifndef LETHE_AUDIT_STATE_STATE_DIGEST_H_
 #define LETHE_AUDIT_STATE_STATE_DIGEST_H_

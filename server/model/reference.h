@@ -1,5 +1,5 @@
-// ReferenceForward: the model in double precision, sequential and literal: the oracle of the f32 forms
-// and the C++ side of the parity with PyTorch.
+// ReferenceForward: the model in double precision, sequential and literal: the oracle of the f32
+// forms and the C++ side of the parity with PyTorch.
 //
 // Equation:  docs/model-format.md section 2, in its order.
 // Shapes:    logits: [T][vocab_size]; layer_outputs: [layers][width], of the last token.

@@ -34,8 +34,11 @@ std::string FileText(const std::string& path) {
 class ModelParityTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    directory_ = std::string(LETHE_SOURCE_DIR) + "/tests/testdata/model/" + GetParam();
-    vectors_ = nlohmann::json::parse(FileText(directory_ + "/vectors.json"));
+    const std::string source = LETHE_SOURCE_DIR;
+    const std::string name = GetParam();
+    const std::string vectors = source + "/tests/testdata/model/" + name;
+    directory_ = name == "lethe-tiny" ? source + "/models/lethe-tiny" : vectors;
+    vectors_ = nlohmann::json::parse(FileText(vectors + "/vectors.json"));
     ids_ = vectors_["vocab_ids"].get<std::vector<int32_t>>();
     positions_ = vectors_["positions"].get<std::vector<size_t>>();
     logits_ = vectors_["logits"].get<std::vector<std::vector<double>>>();
@@ -44,7 +47,7 @@ class ModelParityTest : public ::testing::TestWithParam<const char*> {
     ASSERT_OK_AND_ASSIGN(config_, ParseModelConfig(FileText(directory_ + "/config.json")));
   }
 
-  std::string directory_;
+  std::string directory_;  // of the model
   nlohmann::json vectors_;
   std::vector<int32_t> ids_;
   std::vector<size_t> positions_;
@@ -53,8 +56,12 @@ class ModelParityTest : public ::testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Stacks, ModelParityTest,
-                         ::testing::Values("streaming", "vla", "exact", "bounded", "contextual"),
-                         [](const auto& tested) { return std::string(tested.param); });
+                         ::testing::Values("streaming", "vla", "exact", "bounded", "contextual",
+                                           "lethe-tiny"),
+                         [](const auto& tested) {
+                           const std::string name = tested.param;
+                           return name == "lethe-tiny" ? std::string("tiny") : name;
+                         });
 
 TEST_P(ModelParityTest, ReferenceEqualsFloat64PyTorch) {
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, ReadSafetensors(directory_ + "/model.safetensors"));
