@@ -33,15 +33,11 @@ function(lethe_library name)
   add_library(lethe::${name} ALIAS lethe_${name})
 endfunction()
 
-# Libraries call FaultActive; the linker must take it from the fault library even where that comes first.
-set(LETHE_FAULT_LINK_OPTION "LINKER:--undefined=_ZN5lethe11FaultActiveENS_5FaultE")
-
 # lethe_program(name SOURCES … DEPS …): an executable that links the fault switch that is always off.
 function(lethe_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::fault_none)
-  target_link_options(${name} PRIVATE ${LETHE_FAULT_LINK_OPTION})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
@@ -57,7 +53,6 @@ function(lethe_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::testing GTest::gmock GTest::gtest_main)
-  target_link_options(${name} PRIVATE ${LETHE_FAULT_LINK_OPTION})
   target_compile_definitions(${name} PRIVATE
     LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   include(GoogleTest)

@@ -53,7 +53,8 @@ inline absl::Status CheckHeadOptions(int64_t num_heads, int64_t key_dim, int64_t
   return CheckOption("value_dim", value_dim, {kDimMin, kDimMax, 8});
 }
 
-// The largest exponent is what infinities and NaNs share; integer arithmetic keeps the loop vectorised.
+// The largest exponent is what infinities and NaNs share; integer arithmetic keeps the loop
+// vectorised.
 inline absl::Status CheckReads(absl::string_view kind, absl::Span<const float> reads) {
   constexpr uint32_t kExponent = 0x7f800000u;
   uint32_t num_bad = 0;

@@ -1,7 +1,7 @@
 """Writes tests/testdata/model/: small random stacks with float64 logits of the plain definition, and lethe-tiny's.
 
     python3 train/make_vectors.py stacks          the random stacks (minutes)
-    python3 train/make_vectors.py tiny TEXTFILE   positions of models/lethe-tiny on the text
+    python3 train/make_vectors.py tiny            positions of models/lethe-tiny on the text below
 """
 
 import json
@@ -12,12 +12,28 @@ import time
 import numpy as np
 import torch
 
+import data
 import lethe_io
 import reference
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 DATA = os.path.join(ROOT, "tests", "testdata", "model")
-MIN_GAP = 1e-4  # float32 on keys of norm 1 is good to about 1e-6
+# Our own words. The names and values are drawn by a seed, chosen so that no discrete choice is a near tie.
+TINY_TEXT = """The ward was quiet before the morning round.
+[Record] Patient {0} takes {1}.
+Rain ran down the long windows, and the night nurse wrote her last lines
+by a small green lamp. She had counted the bottles twice.
+[Record] Patient {2} takes {3}.
+Somebody had left a bicycle against the gate; nobody came for it, and by
+noon it had become a part of the yard, like the pump and the two lime
+trees. The porter said that things which stay long enough belong there.
+[Record] Patient {4} takes {5}.
+At four the clock in the hall struck five, as it always did, and the
+visitors looked up and hurried. Then it was still again.
+[Query] Patient {0} takes {1}.
+[Query] Patient {4} takes {5}.
+"""
+MIN_GAP = 5e-5  # float32 on keys of norm 1 is good to about 1e-6; the stacks' gaps are all above 1e-4
 
 
 def local(width, heads=2, window=16):
@@ -60,7 +76,7 @@ def stack_configs():
         "exact": (32, 263, [
             local(32), memory(sv(16, 40), group("ovq", 1, 16, slots=24, value_dim=24)), mlp(32)]),
         "bounded": (48, 325, [
-            local(48), local(48, heads=4, window=24),
+            local(48), local(48, heads=6, window=24),
             memory(sv(24, 60.5), group("palimpsa_d", 1, 24, **pal), vla(24), group("ovq", 2, 24, slots=48)), mlp(48), mlp(48)]),
         "contextual": (48, 210, [
             local(48), memory(sv(16, 30, sigma=1.5), group("ovq", 1, 24, slots=16), group("palimpsa_d", 1, 16, **pal)),
@@ -146,20 +162,35 @@ def make_stack(name, width, tokens, layers, max_tries=40):
     return write_vector(directory, name, config, ids, result, positions(tokens), origin)
 
 
-def make_tiny(text_file, tokens=600):
+def tiny_ids(seed):
+    records = data.make_records(np.random.default_rng(seed), 3, True, True)
+    words = [w for statement, _, answer in records for w in (statement.split()[2], answer.strip(" ."))]
+    return list(TINY_TEXT.format(*words).encode())
+
+
+def make_tiny(tries):
     config, weights = lethe_io.load_model(os.path.join(ROOT, "models", "lethe-tiny"))
-    with open(text_file, "rb") as f:
-        ids = list(f.read()[:tokens])
-    result = reference.forward(config, reference.to_torch(weights), ids)
-    keep = positions(len(ids)) + [40, 100, 250, 400]
-    origin = f"train/make_vectors.py tiny {os.path.basename(text_file)}; model models/lethe-tiny; float64, train/reference.py"
-    print(write_vector(os.path.join(DATA, "lethe-tiny"), "lethe-tiny", config, ids, result, sorted(set(keep)), origin))
+    weights = reference.to_torch(weights)
+    best = None
+    for seed in range(tries):
+        ids = tiny_ids(seed)
+        result = reference.forward(config, weights, ids)
+        worst = min(smallest(result["gaps"]).values())
+        print("seed", seed, "tokens", len(ids), "smallest gap", worst, flush=True)
+        if best is None or worst > best[0]:
+            best = (worst, seed, ids, result)
+        if worst >= MIN_GAP:
+            break
+    _, seed, ids, result = best
+    keep = sorted(set(positions(len(ids)) + [40, 100, 250, 400]))
+    origin = f"train/make_vectors.py tiny, seed {seed}; model models/lethe-tiny; float64, train/reference.py"
+    print(write_vector(os.path.join(DATA, "lethe-tiny"), "lethe-tiny", config, ids, result, keep, origin))
 
 
 def main():
     torch.set_num_threads(1)
     if sys.argv[1] == "tiny":
-        return make_tiny(sys.argv[2])
+        return make_tiny(int(sys.argv[2]) if len(sys.argv) > 2 else 25)
     for name, (width, tokens, layers) in stack_configs().items():
         if len(sys.argv) > 2 and name not in sys.argv[2:]:
             continue

@@ -10,7 +10,8 @@
 //            0). docs/state-digest.md has the format and test vectors.
 // Shapes:    a hash is 32 bytes; u64 little-endian.
 // Units:     positions are ranks among the inputs, from 0.
-// Requires:  Truncate: num_leaves <= num_leaves() (checked by LETHE_CHECK).  Rejects: none.
+// Requires:  Truncate: num_leaves <= num_leaves() (checked by LETHE_CHECK).
+// Rejects:   none.
 // Effects:   none beyond the object; Truncate leaves no hash of a dropped leaf or of a node that
 //            covers one.
 // Numerics:  exact. Append O(1) amortised, at worst O(kMaxChildren log n) bytes hashed; Truncate

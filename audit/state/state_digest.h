@@ -4,9 +4,13 @@
 //            length || name || SHA-256(part bytes)).
 // Shapes:    digests 32 bytes; u64 little-endian. A part is a name and the hash of its bytes: the
 //            bytes are not kept.
-// Units:     none. Requires:  names unique and added in the order of docs/state-digest.md (the
-//            digest depends on it).  Rejects: none.
-// Effects:   Add hashes and forgets the bytes. Numerics:  exact. Threads:   compatible; the free
+// Units:     none.
+// Requires:  names unique and added in the order of docs/state-digest.md (the
+//            digest depends on it).
+// Rejects:   none.
+// Effects:   Add hashes and forgets the bytes.
+// Numerics:  exact.
+// Threads:   compatible; the free
 //            functions are safe.
 #ifndef LETHE_AUDIT_STATE_STATE_DIGEST_H_
 #define LETHE_AUDIT_STATE_STATE_DIGEST_H_
@@ -45,7 +49,7 @@ Sha256Digest StateDigest(const std::vector<StatePart>& parts);
 std::string ExplainDifference(const std::vector<StatePart>& a, const std::vector<StatePart>& b);
 
 // One row of a support-vector head's list: the members of the margin and error sets, by rank.
-enum class SupportClass : uint8_t { kMargin = 0, kError = 1 };
+enum class SupportClass : uint8_t { kMargin = 1, kError = 2 };  // as memory/svdd numbers them
 struct SupportRow {
   uint64_t rank = 0;
   SupportClass support_class = SupportClass::kMargin;

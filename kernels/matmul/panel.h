@@ -6,8 +6,8 @@
 // Requires:  num_rows >= 1; sizes checked by the caller.
 // Rejects:   none.
 // Effects:   write y.
-// Numerics:  as in matmul.h. An accumulator that is parked in y between two blocks of k is an f32 either
-//            way, so blocking changes no bits.
+// Numerics:  as in matmul.h. An accumulator that is parked in y between two blocks of k is an f32
+//            either way, so blocking changes no bits.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_MATMUL_PANEL_H_
 #define LETHE_KERNELS_MATMUL_PANEL_H_

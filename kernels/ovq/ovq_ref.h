@@ -30,8 +30,9 @@ class OvqRef {
   // For each of the chunk's tokens n if it joins slot n, ~n if it opens it, by the rules of ovq.h.
   std::vector<int32_t> ChooseAssignment() const;
 
-  // How far an assignment falls short of the rules, as a similarity: 0 for ChooseAssignment's. A seed that is
-  // more similar than a token that joined, or a join that is not the best one, counts by the difference.
+  // How far an assignment falls short of the rules, as a similarity: 0 for ChooseAssignment's. A
+  // seed that is more similar than a token that joined, or a join that is not the best one, counts
+  // by the difference.
   double AssignmentShortfall(const std::vector<int32_t>& assignment) const;
 
   void Merge(const std::vector<int32_t>& assignment);
@@ -44,7 +45,8 @@ class OvqRef {
   const std::vector<std::vector<double>>& chunk_keys() const { return chunk_keys_; }
 
  private:
-  // Similarity by which token i is judged for opening a slot: to token 0 in the first chunk, else to its best slot.
+  // Similarity by which token i is judged for opening a slot: to token 0 in the first chunk, else
+  // to its best slot.
   double Novelty(size_t i) const;
 
   OvqShape shape_;

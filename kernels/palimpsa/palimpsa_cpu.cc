@@ -25,8 +25,8 @@ struct Sizes {
   size_t value_dim;
 };
 
-// One row (one value index) of M and I over a pass of tokens. q, k and value, precision, out point at
-// the head's and row's first token; strides are in floats from token to token.
+// One row (one value index) of M and I over a pass of tokens. q, k and value, precision, out point
+// at the head's and row's first token; strides are in floats from token to token.
 struct Row {
   const float* q;
   const float* k;

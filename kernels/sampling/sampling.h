@@ -11,10 +11,10 @@
 // Shapes:    logits: [vocab] f32, vocab >= 1; history_counts: [vocab], how often the retained
 //            history holds each id, or empty when repetition_penalty is 1; only counts > 0 matter.
 // Units:     logprob natural logarithm; rank of the token being drawn.
-// Requires:  parameters that ValidateSampling accepts.
-// Rejects:   Sample: INTERNAL "NON_FINITE_LOGITS: …" when a logit is not finite; INVALID_ARGUMENT
-//            for history_counts of another size. ValidateSampling: INVALID_ARGUMENT naming field
-//            and range.
+// Requires:  parameters that ValidateSampling accepts; history_counts of size vocab, or empty with
+//            repetition_penalty 1; logits not empty (LETHE_CHECK on sizes).
+// Rejects:   Sample: INTERNAL "NON_FINITE_LOGITS: …" when a logit is not finite. ValidateSampling:
+//            INVALID_ARGUMENT naming field and range.
 // Effects:   none.
 // Numerics:  f64, kernels/math only; sums in order of candidates. A function of the arguments
 //            alone. Ties go to the lowest id everywhere. Cost O(vocab), O(vocab log vocab) with
@@ -51,7 +51,7 @@ absl::Status ValidateSampling(const SamplingParameters& parameters, int64_t voca
 
 struct TokenLogprob {
   int32_t vocab_id = 0;
-  double logprob = 0.0;  // <= 0
+  double logprob = 0.0;  // <= 0; -inf where the temperature leaves nothing
 };
 
 struct SampledToken {
@@ -59,6 +59,9 @@ struct SampledToken {
   double logprob = 0.0;
   std::vector<TokenLogprob> top;  // min(top_logprobs, vocab), by falling logprob, ties by id
 };
+
+// The start of the message of the INTERNAL error, for the reason field of an RPC error.
+inline constexpr char kNonFiniteLogits[] = "NON_FINITE_LOGITS";
 
 absl::StatusOr<SampledToken> Sample(absl::Span<const float> logits,
                                     absl::Span<const int64_t> history_counts,

@@ -29,7 +29,8 @@ struct Rows {
   int64_t count = 0;
 };
 
-// scores[j] = q . keys[j] / sqrt(K) - slope j for kKeys rows from `first`; each dot product as math.h's Dot.
+// scores[j] = q . keys[j] / sqrt(K) - slope j for kKeys rows from `first`, each dot product as
+// math.h's Dot.
 template <int kKeys>
 void Score(const float* q, const float* const* keys, int64_t offset, int64_t key_dim, float scale,
            float slope, int64_t first, float* scores) {

@@ -47,7 +47,7 @@ class StopMatcher {
   Output Append(absl::string_view bytes);
   // The held bytes; empty after a match. The matcher then starts anew.
   std::string Finish();
-  // Starts anew with the answer's retained bytes, the first num_delivered of which the client already has.
+  // Starts anew with the answer's retained bytes, of which the client has the first num_delivered.
   Output Recompute(absl::string_view retained_bytes, size_t num_delivered);
 
   size_t num_held_bytes() const { return held_.size(); }

@@ -3,7 +3,8 @@
 // Equation:  none; docs/model-format.md section 2.
 // Shapes:    row-major, as stored.
 // Units:     elements.
-// Requires:  a config from ParseModelConfig.  Rejects: none.
+// Requires:  a config from ParseModelConfig.
+// Rejects:   none.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   safe.

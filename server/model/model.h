@@ -2,7 +2,9 @@
 //
 // Equation:  docs/model-format.md. digest = SHA-256 over the canonical config and all tensors
 //            (docs/state-digest.md).
-// Shapes:    as docs/model-format.md. Units:     none. Requires:  none.
+// Shapes:    as docs/model-format.md.
+// Units:     none.
+// Requires:  none.
 // Rejects:   Load: NOT_FOUND for a missing file, INVALID_ARGUMENT that names the key or tensor and
 //            what is accepted, DATA_LOSS for a file that ends early.
 // Effects:   none after Load.

@@ -5,7 +5,8 @@
 //            layer and memory kind over 200 tokens (docs/state-digest.md).
 // Shapes:    32 bytes.
 // Units:     none.
-// Requires:  none.  Rejects: none.
+// Requires:  none.
+// Rejects:   none.
 // Effects:   computed at the first call (under a second) and kept.
 // Numerics:  equal ids on two machines mean that the self-test's outputs agree bit for bit.
 // Threads:   safe.

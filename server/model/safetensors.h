@@ -3,8 +3,10 @@
 //
 // Equation:  none. u64 little-endian header length, JSON header {name: {dtype, shape,
 //            data_offsets}}, data.
-// Shapes:    row-major. Units:     offsets in bytes from the end of the header.
-// Requires:  none. Rejects:   NOT_FOUND: no such file. DATA_LOSS: the file ends before its header
+// Shapes:    row-major.
+// Units:     offsets in bytes from the end of the header.
+// Requires:  none.
+// Rejects:   NOT_FOUND: no such file. DATA_LOSS: the file ends before its header
 //            or data do. INVALID_ARGUMENT that names the tensor: dtype other than F32 and BF16,
 //            data_offsets that overlap, leave a gap, run out of bounds or disagree with the shape,
 //            a value that is not finite, a duplicate name, a header over 16 MiB or not of that

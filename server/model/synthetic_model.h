@@ -6,7 +6,8 @@
 //            training starts from.
 // Shapes:    ExpectedTensors(config).
 // Units:     none.
-// Requires:  a config from ParseModelConfig.  Rejects: none.
+// Requires:  a config from ParseModelConfig.
+// Rejects:   none.
 // Effects:   none.
 // Numerics:  the same bits on every machine: integer operations, one product and one root.
 // Threads:   safe.

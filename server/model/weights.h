@@ -4,7 +4,8 @@
 // Shapes:    as docs/model-format.md; matrices packed, vectors as stored.
 // Units:     none.
 // Requires:  MakeLayerWeights: every tensor of ExpectedTensors is present with its shape
-//            (Model::Create checks).  Rejects: none.
+//            (Model::Create checks).
+// Rejects:   none.
 // Effects:   none; immutable after construction.
 // Numerics:  functions of single weights (exp(A_log), softplus(b_scale)) are taken once, in f32.
 // Threads:   safe.

@@ -3,10 +3,12 @@
 // Equation:  none.
 // Shapes:    as std::vector<float>.
 // Units:     none.
-// Requires:  none.  Rejects: none.
+// Requires:  none.
+// Rejects:   none.
 // Effects:   every deallocation, growth included, overwrites the whole old block first; shrinking
 //            in place does not.
-// Numerics:  none. Threads:   compatible.
+// Numerics:  none.
+// Threads:   compatible.
 #ifndef LETHE_SERVER_MODEL_WIPED_FLOATS_H_
 #define LETHE_SERVER_MODEL_WIPED_FLOATS_H_
 

@@ -3,7 +3,8 @@
 // Equation:  none.
 // Shapes:    each buffer holds kBlockTokens rows of the widest layer that uses it.
 // Units:     floats.
-// Requires:  rows * columns within a buffer's size (checked by LETHE_CHECK).  Rejects: none.
+// Requires:  rows * columns within a buffer's size (checked by LETHE_CHECK).
+// Rejects:   none.
 // Effects:   overwritten on destruction: it holds features of the last block.
 // Numerics:  none.
 // Threads:   compatible.

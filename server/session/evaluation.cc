@@ -1,19 +1,21 @@
 #include "server/session/evaluation.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "memory/memory.h"
 #include "server/model/numerics_id.h"
+#include "server/model/wiped_floats.h"
 
 namespace lethe {
 
 absl::Status EvaluateRange(const Inputs& inputs, int64_t first, int64_t end, int64_t head,
                            ModelState* state, SnapshotLadder* ladder) {
   LETHE_CHECK(state->num_tokens() == first && end <= inputs.size());
-  int32_t vocab_ids[kChunkTokens];
+  std::vector<int32_t, WipingAllocator<int32_t>> vocab_ids(kChunkTokens);
   for (int64_t rank = first; rank < end;) {
     const int64_t boundary = rank - rank % kChunkTokens + kChunkTokens;
     const int64_t stop = std::min(boundary, end);
@@ -21,7 +23,7 @@ absl::Status EvaluateRange(const Inputs& inputs, int64_t first, int64_t end, int
     for (size_t i = 0; i < count; ++i) {
       vocab_ids[i] = inputs.at(rank + static_cast<int64_t>(i)).vocab_id;
     }
-    LETHE_RETURN_IF_ERROR(state->Evaluate(absl::MakeConstSpan(vocab_ids, count)));
+    LETHE_RETURN_IF_ERROR(state->Evaluate(absl::MakeConstSpan(vocab_ids).first(count)));
     rank = stop;
     if (rank == boundary && IsOnLadder(rank, head)) ladder->Insert(state->Snapshot());
   }

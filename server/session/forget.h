@@ -4,7 +4,8 @@
 // Equation:  none.
 // Shapes:    id lists in rank order.
 // Units:     token_ids; ranks as before the Forget unless said otherwise; tokens evaluated.
-// Requires:  none.  Rejects: none (Session::StageForget checks).
+// Requires:  none.
+// Rejects:   none (Session::StageForget checks).
 // Effects:   none.
 // Numerics:  none.
 // Threads:   compatible.

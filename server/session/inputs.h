@@ -4,11 +4,12 @@
 // Equation:  none.
 // Shapes:    parallel lists by rank.
 // Units:     token_id, vocab_id, rank as in session.h.
-// Requires:  ranks in [0, size()); Append's token_ids ascend (checked by LETHE_CHECK).  Rejects:
-//            none.
+// Requires:  ranks in [0, size()); Append's token_ids ascend (checked by LETHE_CHECK).
+// Rejects:   none.
 // Effects:   Remove overwrites the dropped vocab_ids, and a subject label that no retained input
 //            carries any more.
-// Numerics:  none. Lookups by token_id O(log n). Threads:   compatible.
+// Numerics:  none. Lookups by token_id O(log n).
+// Threads:   compatible.
 #ifndef LETHE_SERVER_SESSION_INPUTS_H_
 #define LETHE_SERVER_SESSION_INPUTS_H_
 

@@ -66,6 +66,8 @@ class StagedForget {
  public:
   ~StagedForget();
   const ForgetResult& result() const;
+  // The model state after the Forget, for the certificate's partitions.
+  const ModelState& state() const;
 
  private:
   friend class Session;

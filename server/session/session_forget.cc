@@ -24,6 +24,7 @@ struct StagedForget::Staging {
 StagedForget::StagedForget(std::unique_ptr<Staging> staging) : staging_(std::move(staging)) {}
 StagedForget::~StagedForget() = default;
 const ForgetResult& StagedForget::result() const { return staging_->result; }
+const ModelState& StagedForget::state() const { return *staging_->state; }
 
 namespace {
 

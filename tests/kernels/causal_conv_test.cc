@@ -1,8 +1,10 @@
-// Goal: CausalConv equals the double reference; outputs and state are, bit for bit, a function of the tokens
-// alone, however they are cut into calls and whatever the state went through before.
-// Method: CausalConvRef; random cuts against one call; a fresh state fed only the last width-1 tokens.
+// Goal: CausalConv equals the double reference; outputs and state are, bit for bit, a function of
+// the tokens alone, however they are cut into calls and whatever the state went through before.
+// Method: CausalConvRef; random cuts against one call; a fresh state fed only the last width-1
+// tokens.
 #include "kernels/causal_conv/causal_conv.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -102,14 +104,11 @@ TEST_P(CausalConvTest, AnyCutIntoCallsGivesTheSameBits) {
     CausalConvState state(c_, width_);
     std::vector<float> y;
     for (int64_t begin = 0; begin < kCount;) {
-      // 0 tokens in a call are a no-op.
-      const int64_t end = std::min<int64_t>(kCount, begin + random() % (repeat % 12 + 1));
-      Run(begin, repeat == 0 ? begin + 1 : end, &state, &y);
-      begin = repeat == 0 ? begin + 1 : end;
-      if (repeat % 12 == 0 && repeat > 0) {
-        Run(begin, begin + 1, &state, &y);
-        ++begin;
-      }
+      // From one token per call up to 12; calls of 0 tokens are no-ops.
+      const auto drawn = static_cast<int64_t>(random() % 13u);
+      const int64_t end = std::min(kCount, begin + (repeat == 0 ? 1 : drawn));
+      Run(begin, end, &state, &y);
+      begin = end;
     }
     ExpectSameBits(y, whole);
     EXPECT_EQ(StateBytes(state), StateBytes(whole_state));

@@ -1,5 +1,5 @@
-// Goal: kernels/math is accurate to its stated bounds, equal in scalar and array form bit for bit, right at
-// the extremes, and free of libm.
+// Goal: kernels/math is accurate to its stated bounds, equal in scalar and array form bit for bit,
+// right at the extremes, and free of libm.
 // Method: strided walks over the bit patterns of all f32 (and random f64) against long double libm;
 // every length 0…40 at every offset against the scalar form; nm over the library.
 #include "kernels/math/math.h"
@@ -278,7 +278,7 @@ TEST(MathTest, L2NormalizeGivesUnitLengthAndKeepsZero) {
   EXPECT_THAT(zeros, testing::Each(0.0f));
 }
 
-// LETHE_KERNEL_LIBRARIES names the libraries that may reach state; their oracles (*_ref.cc) may use libm.
+// LETHE_KERNEL_LIBRARIES: what may reach state; its oracles (*_ref.cc) may use libm.
 TEST(MathTest, LibrariesImportNoTranscendentalFunction) {
   std::FILE* pipe = popen("nm -A -u " LETHE_KERNEL_LIBRARIES, "r");
   ASSERT_NE(pipe, nullptr);

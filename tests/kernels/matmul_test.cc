@@ -1,5 +1,5 @@
-// Goal: Matmul is one sequential fma chain per output, whatever the number of rows, their split into calls,
-// the alignment and the storage of the weights.
+// Goal: Matmul is one sequential fma chain per output, whatever the number of rows, their split
+// into calls, the alignment and the storage of the weights.
 // Method: std::fma chains as bit oracle, MatmulRef (double) as accuracy oracle.
 #include "kernels/matmul/matmul.h"
 

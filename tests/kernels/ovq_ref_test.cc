@@ -1,6 +1,8 @@
-// Goal: the double reference of OVQ is the paper's attention and its growth law that of docs/model-format.md.
-// Method: before the first merge it must equal softmax attention; its centroids must be the means of all tokens ever assigned,
-// which are one Newton step of the assignment's likelihood; the growth law by direct enumeration.
+// Goal: the double reference of OVQ is the paper's attention and its growth law that of
+// docs/model-format.md.
+// Method: before the first merge it must equal softmax attention; its centroids must be the means
+// of all tokens ever assigned, which are one Newton step of the assignment's likelihood; the growth
+// law by direct enumeration.
 #include "kernels/ovq/ovq_ref.h"
 
 #include <algorithm>
@@ -85,8 +87,9 @@ TEST(OvqRefTest, BeforeTheFirstMergeItIsSoftmaxAttentionAndTheGaussianMixture) {
   }
 }
 
-// For the assignment fixed, the negative log-likelihood of slot n has gradient beta c (mu - mean) and Hessian beta c I: from
-// anywhere one Newton step lands in the mean, and that is where the slots must be.
+// For the assignment fixed, the negative log-likelihood of slot n has gradient beta c (mu - mean)
+// and Hessian beta c I: from anywhere one Newton step lands in the mean, and that is where the
+// slots must be.
 TEST(OvqRefTest, CentroidsAreTheNewtonStepOfAllTheirTokens) {
   constexpr int64_t kDim = 8;
   OvqRef ref({kDim, 4, 16}, 1.0);
@@ -145,7 +148,8 @@ TEST(OvqRefTest, ShortfallSeesAWrongAssignment) {
     const std::vector<int32_t> assignment = ref.ChooseAssignment();
     const int32_t num_joinable =
         static_cast<int32_t>(chunk == 0 ? ref.num_new_slots() : ref.num_slots());
-    // One token joins the next slot instead of its best; one seed changes places with a token that joined.
+    // One token joins the next slot instead of its best; one seed changes places with a token that
+    // joined.
     const auto joined = std::find_if(assignment.begin(), assignment.end(),
                                      [](int32_t entry) { return entry >= 0; });
     std::vector<int32_t> wrong_join = assignment;

@@ -1,6 +1,7 @@
-// Goal: the f32 form of OVQ follows the double reference and the tie rules, and its bits do not depend on the cut.
-// Method: the reference replays the device's assignments, each of which must be within rounding of the best; repeated and
-// hand-made keys for the ties; every cut of a chunk's reads.
+// Goal: the f32 form of OVQ follows the double reference and the tie rules, and its bits do not
+// depend on the cut.
+// Method: the reference replays the device's assignments, each of which must be within rounding of
+// the best; repeated and hand-made keys for the ties; every cut of a chunk's reads.
 #include "kernels/ovq/ovq.h"
 
 #include <cmath>
@@ -49,7 +50,8 @@ std::vector<double> Row(const std::vector<float>& x, size_t row, int64_t length)
 }
 
 void ExpectFollowsReference(const OvqShape& shape, float beta, int num_chunks) {
-  // Relative to the largest value; measured 1.4e-7 at beta 1 and 5.4e-7 at beta 4, which scales the logits' rounding.
+  // Relative to the largest value; measured 1.4e-7 at beta 1 and 5.4e-7 at beta 4, which scales the
+  // logits' rounding.
   const double tolerance = 16 * 0x1p-24 * std::max(1.0f, beta);
   const float logit_scale = beta * std::sqrt(static_cast<float>(shape.key_dim));
   OvqRef ref(shape, beta);
@@ -132,7 +134,8 @@ TEST(OvqTest, IdenticalTokensFollowTheTieRules) {
   }
   OvqMerge(shape, 64, chunk.View(), &slots, absl::MakeSpan(assignment));
   const auto num_second = static_cast<size_t>(OvqNumSlots(16, 128));
-  // Slot 0 is a mean of equal keys; its rounding may make it differ from the seeds' bits, but not from itself.
+  // Slot 0 is a mean of equal keys; its rounding may make it differ from the seeds' bits, but not
+  // from itself.
   for (size_t i = 0; i < kChunk; ++i) {
     const bool is_seed = i < num_second - num_first;
     if (is_seed) {
@@ -153,7 +156,8 @@ TEST(OvqTest, TiesAmongSeedsGoToTheLowestRankAndAmongSlotsToTheLowestSlot) {
   OvqSlots slots;
   std::vector<int32_t> assignment(kChunk);
   OvqMerge(shape, 0, {keys, values, kOvqChunkTokens}, &slots, absl::MakeSpan(assignment));
-  // floor(4 * 64 / 68) = 3 slots: token 0, then the least similar to it: the odd ranks, lowest first.
+  // floor(4 * 64 / 68) = 3 slots: token 0, then the least similar to it: the odd ranks, lowest
+  // first.
   ASSERT_EQ(slots.counts.size(), 3u);
   for (size_t i = 0; i < kChunk; ++i) {
     const int32_t seed[] = {~0, ~1, 0, ~2};

@@ -1,6 +1,7 @@
 // Goal: the double reference of Palimpsa is the paper's recurrence.
-// Method: the identities of papers.md 2 among its three forms, and against independently written special cases: Mamba2
-// (b = 0), the steady state of the precision, and the Bayes posterior of separate measurements.
+// Method: the identities of papers.md 2 among its three forms, and against independently written
+// special cases: Mamba2 (b = 0), the steady state of the precision, and the Bayes posterior of
+// separate measurements.
 #include "kernels/palimpsa/palimpsa_ref.h"
 
 #include <cmath>
@@ -63,8 +64,8 @@ TEST(PalimpsaRefTest, BayesNumeratorEqualsCodeNumeratorOnWeightedValues) {
             kTolerance);
 }
 
-// With one-hot keys and no decay each weight is measured alone: its posterior mean under a unit prior is
-// sum(b x) / (1 + sum(b)), its variance 1 / (1 + sum(b)).
+// With one-hot keys and no decay each weight is measured alone: its posterior mean under a unit
+// prior is sum(b x) / (1 + sum(b)), its variance 1 / (1 + sum(b)).
 TEST(PalimpsaRefTest, BayesNumeratorIsThePosteriorOfSeparateMeasurements) {
   const PalimpsaRefOptions options{{1, 8, 3}, 1.0, PalimpsaNumerator::kBayes};
   constexpr int64_t kCount = 40;

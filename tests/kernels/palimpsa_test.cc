@@ -1,5 +1,7 @@
-// Goal: the f32 form of Palimpsa follows the double reference, and its bits are a function of the token sequence.
-// Method: random inputs at several shapes; every cut of a sequence into calls; tiny precisions; hostile values.
+// Goal: the f32 form of Palimpsa follows the double reference, and its bits are a function of the
+// token sequence.
+// Method: random inputs at several shapes; every cut of a sequence into calls; tiny precisions;
+// hostile values.
 #include "kernels/palimpsa/palimpsa.h"
 
 #include <cmath>
@@ -124,7 +126,8 @@ TEST(PalimpsaRecurrentTest, ZeroPrecisionHasTheBitsOfTheFormWithoutMetaplasticit
   EXPECT_EQ(MaxAbs(zero.i_bar), 0.0);
 }
 
-// The reason why the state is (M, I) and not (mu, I_p + I): numerics.md 20 measured 0.63 for the latter.
+// The reason why the state is (M, I) and not (mu, I_p + I): numerics.md 20 measured 0.63 for the
+// latter.
 TEST(PalimpsaRecurrentTest, TinyPrecisionsAreNotLost) {
   const PalimpsaShape shape{1, 16, 8};
   constexpr int64_t kCount = 1000;

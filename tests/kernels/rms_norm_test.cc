@@ -1,4 +1,5 @@
-// Goal: RmsNorm equals the double reference, row by row, with bits that no other row and no offset changes.
+// Goal: RmsNorm equals the double reference, row by row, with bits that no other row and no offset
+// changes.
 // Method: RmsNormRef; the same row alone, in a batch and moved in the buffer.
 #include "kernels/rms_norm/rms_norm.h"
 

@@ -1,13 +1,14 @@
-// Goal: the f32 form of VLA follows the double reference, its bits are a function of the token sequence, and a very long
-// session stays finite and well-conditioned.
-// Method: random inputs at several shapes, variants and reads; every cut of a sequence into calls; a million tokens at a small
-// size with the nudge.
+// Goal: the f32 form of VLA follows the double reference, its bits are a function of the token
+// sequence, and a very long session stays finite and well-conditioned.
+// Method: random inputs at several shapes, variants and reads; every cut of a sequence into calls;
+// a million tokens at a small size with the nudge.
 #include "kernels/vla/vla.h"
 
 #include <cmath>
 
 #include "gtest/gtest.h"
-#include <Eigen/Dense>
+#include <Eigen/Core>
+#include <Eigen/Eigenvalues>
 
 #include "kernels/vla/vla_ref.h"
 #include "tests/kernels/stream_inputs.h"
@@ -95,7 +96,8 @@ void ExpectFollowsReference(const VlaOptions& options) {
   constexpr int64_t kCount = 200;
   const Tokens tokens = RandomTokens(options, kCount, 1);
   const Folded folded(options, tokens, kCount, {kCount});
-  // Measured worst over these kinds and three seeds: 2.4e-6 of the largest read (RLS), 1e-6 of A and S.
+  // Measured worst over these kinds and three seeds: 2.4e-6 of the largest read (RLS), 1e-6 of A
+  // and S.
   constexpr double kTolerance = 1e-5;
   for (int64_t h = 0; h < options.num_heads; ++h) {
     VlaRef ref(options);
@@ -145,7 +147,8 @@ TEST(VlaRecurrentTest, AStaysSymmetricBitForBit) {
   }
 }
 
-// numerics.md 18: where no input comes, A grows by 5e-5 a token and is not bounded, but a million tokens are no danger.
+// numerics.md 18: where no input comes, A grows by 5e-5 a token and is not bounded, but a million
+// tokens are no danger.
 TEST(VlaRecurrentTest, AMillionTokensWithTheNudgeStayFinite) {
   VlaOptions options{1, 8, 8, VlaVariant::kVla, true, 0.1, VlaReadNorm::kRms};
   constexpr int64_t kCount = 1000000;

@@ -1,7 +1,7 @@
-// Goal: WindowAttention equals the double reference; outputs and state are, bit for bit, a function of the last
-// `window` tokens alone, however they are cut into calls.
-// Method: WindowAttentionRef; random cuts against one call; a fresh state fed only the window; the mutant
-// kWindowSummedFromBlockStart must be seen by the same comparison.
+// Goal: WindowAttention equals the double reference; outputs and state are, bit for bit, a function
+// of the last `window` tokens alone, however they are cut into calls.
+// Method: WindowAttentionRef; random cuts against one call; a fresh state fed only the window; the
+// mutant kWindowSummedFromBlockStart must be seen by the same comparison.
 #include "kernels/window_attention/window_attention.h"
 
 #include <algorithm>
@@ -80,7 +80,8 @@ class WindowAttentionTest : public ::testing::TestWithParam<WindowAttentionShape
     std::mt19937 random(seed);
     std::vector<float> o;
     for (int64_t begin = 0; begin < kCount;) {
-      const int64_t end = std::min<int64_t>(kCount, begin + random() % (seed % 40 + 2));
+      const auto drawn = static_cast<int64_t>(random() % (seed % 40 + 2));
+      const int64_t end = std::min(kCount, begin + drawn);
       Run(begin, end, state, &o);
       begin = end;
     }
@@ -194,7 +195,7 @@ TEST(WindowAttentionEdgeTest, WindowOneReturnsTheValue) {
 }
 
 TEST(WindowAttentionEdgeTest, FarScoresVanishExactly) {
-  // With a steep slope every other weight underflows to 0 and the newest value is returned as it is.
+  // With a steep slope every other weight underflows to 0: the newest value is returned as it is.
   const WindowAttentionShape shape = {1, 8, 8, 16};
   WindowAttentionState state(shape);
   const std::vector<float> q = RandomValues(16 * 8, 6);

@@ -1,5 +1,7 @@
-// Goal: what is OVQ's own in its memory: options, growth on the grid, compact snapshots, the mutant it stands for.
-// Method: the slots after every token against the growth law; the mutant must change reads after a restore.
+// Goal: what is OVQ's own in its memory: options, growth on the grid, compact snapshots, the mutant
+// it stands for.
+// Method: the slots after every token against the growth law; the mutant must change reads after a
+// restore.
 #include "memory/ovq/ovq_memory.h"
 
 #include <limits>

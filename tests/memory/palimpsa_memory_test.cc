@@ -1,4 +1,5 @@
-// Goal: what is Palimpsa's own in its memory: options, bytes, the form without metaplasticity, the mutant it stands for.
+// Goal: what is Palimpsa's own in its memory: options, bytes, the form without metaplasticity, the
+// mutant it stands for.
 // Method: direct calls; the mutant must change bits with the cut where the memory does not.
 #include "memory/palimpsa/palimpsa_memory.h"
 

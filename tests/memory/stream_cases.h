@@ -1,4 +1,4 @@
-// StreamCase: one kind of streaming memory with random inputs fit for it, for tests over all of them.
+// StreamCase: one kind of streaming memory with inputs fit for it, for tests over all of them.
 // Threads: compatible.
 #ifndef LETHE_TESTS_MEMORY_STREAM_CASES_H_
 #define LETHE_TESTS_MEMORY_STREAM_CASES_H_
@@ -50,7 +50,8 @@ class StreamTokens {
   int64_t count_;
 };
 
-// Steps through tokens first .. last - 1 in calls of the given lengths, repeated in turn; the reads.
+// Steps through tokens first .. last - 1 in calls of the given lengths, repeated in turn; the
+// reads.
 std::vector<float> StepThrough(const StreamCase& stream, const StreamTokens& tokens, int64_t first,
                                int64_t last, const std::vector<int64_t>& cuts, Memory* memory);
 

@@ -1,5 +1,6 @@
-// Goal: every streaming memory is a fold: its reads, its canonical state and its future are, bit for bit, a function of the
-// token sequence, whatever the cut into calls and whatever snapshots, restores and clones came between.
+// Goal: every streaming memory is a fold: its reads, its canonical state and its future are, bit
+// for bit, a function of the token sequence, whatever the cut into calls and whatever snapshots,
+// restores and clones came between.
 // Method: each kind against a fresh memory that was given the same tokens one by one.
 #include <algorithm>
 #include <cmath>
@@ -186,7 +187,8 @@ TEST_P(StreamMemoriesTest, RestoreRejectsAnotherKindsSnapshot) {
   EXPECT_OK(stream().create()->Restore(*stream().create()->Snapshot()));
 }
 
-// LETHE_STREAM_LIBRARIES names the libraries behind these memories; their oracles (*_ref.cc) may use libm.
+// LETHE_STREAM_LIBRARIES names the libraries behind these memories; their oracles (*_ref.cc) may
+// use libm.
 TEST(StreamLibrariesTest, ImportNoLibm) {
   std::FILE* pipe = popen("nm -A -u " LETHE_STREAM_LIBRARIES, "r");
   ASSERT_NE(pipe, nullptr);

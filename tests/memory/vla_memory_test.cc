@@ -1,4 +1,5 @@
-// Goal: what is VLA's own in its memory: options, bytes, the nudge's phase, the mutant it stands for.
+// Goal: what is VLA's own in its memory: options, bytes, the nudge's phase, the mutant it stands
+// for.
 // Method: direct calls; the mutant must change reads after a restore where the memory does not.
 #include "memory/vla/vla_memory.h"
 

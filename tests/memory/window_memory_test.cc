@@ -1,6 +1,7 @@
-// Goal: WindowMemory keeps the contract of Memory: a fold whose outputs, state, snapshots and clones are a
-// function of the tokens alone; Create refuses what docs/model-format.md does.
-// Method: random cuts against single steps; restore and replay against a run that was never interrupted.
+// Goal: WindowMemory keeps the contract of Memory: a fold whose outputs, state, snapshots and
+// clones are a function of the tokens alone; Create refuses what docs/model-format.md does.
+// Method: random cuts against single steps; restore and replay against a run that was never
+// interrupted.
 #include "memory/window/window_memory.h"
 
 #include <cstdint>
