@@ -40,7 +40,7 @@ struct Counters {
   int64_t fallbacks = 0;         // double-double cold solves
   int64_t ambiguous = 0;         // of these, partitions not proved either
   int64_t more_digits = 0;       // polishes that needed the wide fixed-point rounding
-  int64_t pivot_failures = 0;    // block pivoting did not settle
+  int64_t pivot_failures = 0;    // the f64 active set did not settle
   int64_t uncertified_gaps = 0;  // fallbacks that ended without the certified gap (0 expected)
 };
 

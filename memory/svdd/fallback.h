@@ -1,6 +1,6 @@
 // Fallback: the optimum to far below the margin threshold, from a cold start, in double-double.
 //
-// Equation:  block pivoting in f64 from ColdStart gives a start; then a primal active-set method whose steps,
+// Equation:  the f64 active set from ColdStart gives a start; then a primal active set whose steps,
 //            ratio tests, gradients and stopping rule are double-double: solve on S with E fixed (PartitionSystem),
 //            step to the first bound (ties: lowest rank), else let the most violating member of R or E enter
 //            (ties: lowest rank), until the duality gap

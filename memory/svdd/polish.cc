@@ -163,7 +163,8 @@ void SyncFactor(GramCache* gram, double ridge, const std::vector<int64_t>& margi
 
 PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, double ridge_lower,
                                  std::vector<int64_t> margin, std::vector<int64_t> error)
-    : mass_(mass),
+    : cache_(gram),
+      mass_(mass),
       ridge_(ridge),
       ridge_lower_(ridge_lower),
       margin_(std::move(margin)),
@@ -171,16 +172,19 @@ PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, dou
       stride_((margin_.size() + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce) {
   LETHE_CHECK(!margin_.empty() && ridge_lower > 0.0);
   const size_t s = margin_.size();
-  gram_.assign(stride_ * (s + error_.size()), 0.0);
+  gram_ = gram->TakeBuffer(stride_ * (s + error_.size()));
   for (size_t c = 0; c < s + error_.size(); ++c) {
     const absl::Span<const double> row = gram->Row(c < s ? margin_[c] : error_[c - s]);
     double* to = gram_.data() + c * stride_;
     for (size_t i = 0; i < s; ++i) to[i] = row[static_cast<size_t>(margin_[i])];
+    std::fill(to + s, to + stride_, 0.0);
   }
   const std::vector<DoubleDouble> ones(error_.size(), DoubleDouble(1.0));
   MatrixTimes(gram_.data() + s * stride_, stride_, ones, &error_part_);
   error_part_.resize(s);
 }
+
+PartitionSystem::~PartitionSystem() { cache_->GiveBuffer(std::move(gram_)); }
 
 bool PartitionSystem::Permute(const CholeskyFactor& factor) {
   if (factor.size() != margin_.size()) return false;

@@ -9,7 +9,7 @@
 // Units:     a-units.
 // Requires:  factor of 2(K + ridge I) over exactly the margin set, in any order; 0 < ridge' <= ridge.
 // Rejects:   Refine, RoundTo return false when the refinement does not converge.
-// Effects:   evaluates Gram rows of S and E.
+// Effects:   evaluates Gram rows of S and E; borrows the cache's buffer, so gram outlives it.
 // Numerics:  what RoundTo returns is a function of the keys, parameters and classes alone: not of the factor
 //            or its order. Grid: doubles, and multiples of 2^-60 below 2^-8. Cost O(s (s + e)) per step.
 // Threads:   compatible.
@@ -34,6 +34,10 @@ class PartitionSystem {
  public:
   PartitionSystem(GramCache* gram, double mass, double ridge, double ridge_lower,
                   std::vector<int64_t> margin, std::vector<int64_t> error);
+
+  ~PartitionSystem();
+  PartitionSystem(const PartitionSystem&) = delete;
+  PartitionSystem& operator=(const PartitionSystem&) = delete;
 
   bool Refine(const CholeskyFactor& factor);
 
@@ -72,6 +76,7 @@ class PartitionSystem {
   double WideResidual(const Wide& wide, std::vector<double>* residual) const;
   bool Permute(const CholeskyFactor& factor);
 
+  GramCache* cache_;
   double mass_;
   double ridge_;
   double ridge_lower_;
