@@ -129,7 +129,7 @@ double RoundToGrid(const DoubleDouble& x) {
   if (std::abs(x.hi) >= kGridBelow) return x.hi + x.lo;
   const double scaled = x.hi * kGridBits;
   double whole = std::nearbyint(scaled);
-  const double rest = (scaled - whole) + x.lo * kGridBits;
+  const DoubleDouble rest = TwoSum(scaled - whole, x.lo * kGridBits);
   if (rest > 0.5) whole += 1.0;
   if (rest < -0.5) whole -= 1.0;
   return whole / kGridBits;
