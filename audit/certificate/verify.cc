@@ -182,8 +182,9 @@ std::optional<Opening> VerifyOpening(const std::string& bytes, const VerifyRepor
 
 constexpr const char* kOpeningChecks[] = {"opening", "subject digest", "retained set",
                                           "forgotten set", "derived set"};
-constexpr const char* kBundleChecks[] = {"bundle",           "bundle path",    "evidence",
-                                         "partition counts", "partition rows", "optimality"};
+constexpr const char* kBundleChecks[] = {"bundle",    "bundle path",      "engine identity",
+                                         "evidence",  "partition counts", "partition rows",
+                                         "optimality"};
 
 void VerifyOpened(const CertificateFiles& files, const VerifyReport& result,
                   ReportBuilder* report) {

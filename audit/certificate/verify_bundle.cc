@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,23 @@ absl::Status CheckPath(const ProofBundle& bundle, const BundleContext& context) 
     if (part == nullptr) return Wrong(head, "the digest has no such part");
     if (part->hash != Sha256Of(SupportStateBytes(HeadSupportState(head)))) {
       return Wrong(head, "keys, values or solution do not hash to the digest's part");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The state's own first parts name the model, the numerics and the device it was evaluated with.
+absl::Status CheckEngine(const ProofBundle& bundle, const BundleContext& context) {
+  const EngineIdentity& engine = context.statement->engine;
+  const std::pair<const char*, Sha256Digest> wants[] = {
+      {"model", Sha256Of(AsStringView(engine.model_digest))},
+      {"numerics", Sha256Of(AsStringView(engine.numerics_id))},
+      {"device", Sha256Of(engine.device_kind)}};
+  for (const auto& [name, hash] : wants) {
+    const StatePart* part = FindPart(bundle, name);
+    if (part == nullptr || part->hash != hash) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the digest's ", name, " is not the statement's"));
     }
   }
   return absl::OkStatus();
@@ -155,6 +173,7 @@ void VerifyBundle(absl::string_view bundle_bytes, const BundleContext& context,
   const absl::StatusOr<ProofBundle> bundle = OpenBundle(bundle_bytes, context);
   if (!report->Set("bundle", bundle.status())) return;
   if (!report->Set("bundle path", CheckPath(*bundle, context))) return;
+  report->Set("engine identity", CheckEngine(*bundle, context));
   report->Set("evidence", CheckEvidence(*bundle, context));
   report->Set("partition counts", CheckCounts(*bundle, context));
   report->Set("partition rows", CheckRows(*bundle, context));
