@@ -11,6 +11,7 @@
 #include "audit/certificate/commitment.h"
 #include "audit/certificate/head_proof.h"
 #include "audit/state/state_digest.h"
+#include "kernels/base/byte_io.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::audit {
@@ -83,6 +84,17 @@ absl::Status CheckEngine(const ProofBundle& bundle, const BundleContext& context
       return absl::InvalidArgumentError(
           absl::StrCat("the digest's ", name, " is not the statement's"));
     }
+  }
+  return absl::OkStatus();
+}
+
+// The part "tokens" is the number of retained inputs as u64 little-endian (docs/state-digest.md).
+absl::Status CheckRetainedCount(const ProofBundle& bundle, const BundleContext& context) {
+  ByteWriter count;
+  count.U64(context.statement->retained.count);
+  const StatePart* part = FindPart(bundle, "tokens");
+  if (part == nullptr || part->hash != Sha256Of(count.bytes())) {
+    return absl::InvalidArgumentError("the digest holds another number of inputs than stated");
   }
   return absl::OkStatus();
 }
@@ -174,6 +186,7 @@ void VerifyBundle(absl::string_view bundle_bytes, const BundleContext& context,
   if (!report->Set("bundle", bundle.status())) return;
   if (!report->Set("bundle path", CheckPath(*bundle, context))) return;
   report->Set("engine identity", CheckEngine(*bundle, context));
+  report->Set("retained count", CheckRetainedCount(*bundle, context));
   report->Set("evidence", CheckEvidence(*bundle, context));
   report->Set("partition counts", CheckCounts(*bundle, context));
   report->Set("partition rows", CheckRows(*bundle, context));

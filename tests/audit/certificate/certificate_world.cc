@@ -10,6 +10,7 @@
 #include "audit/crypto/encoding.h"
 #include "audit/log/leaf.h"
 #include "audit/log/merkle_tree.h"
+#include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
 #include "memory/svdd/canonical.h"
 
@@ -89,6 +90,9 @@ StateParts CertificateWorld::MakeParts(const std::vector<BundleHead>& heads) {
   parts.Add("numerics", AsStringView(Sha256Of("numerics")));
   parts.Add("device", "cpu");
   parts.Add("options", "options");
+  ByteWriter num_retained;
+  num_retained.U64(Retained().size());
+  parts.Add("tokens", num_retained.bytes());
   for (const BundleHead& head : heads) {
     parts.Add(SupportPartName(head.layer, head.group, head.head),
               SupportStateBytes(HeadSupportState(head)));
