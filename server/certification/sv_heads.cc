@@ -76,9 +76,7 @@ audit::MemoryDraft DraftHead(const SvHead& head, absl::Span<const uint64_t> toke
   draft.token_ids = GatedIds(head, token_ids);
   draft.classes = KeyClasses(solution);
   draft.a = solution.a;
-  // In the warm-up there is no sign to settle.
-  draft.smallest_margin = InWarmUp(head) ? 0.0 : solution.smallest_margin;
-  draft.partition_proved = InWarmUp(head);
+  draft.smallest_margin = solution.smallest_margin;
   return draft;
 }
 

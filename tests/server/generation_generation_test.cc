@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -314,8 +315,8 @@ TEST_F(GenerationTest, ConcurrentCallsKeepTheStateCanonical) {
       for (int round = 0; round < 4; ++round) {
         FakeCall call;
         RecordingSink sink;
-        GenerateCommand command = Prompt("t" + std::to_string(i), 6);
-        command.subject = "s" + std::to_string(i);
+        GenerateCommand command = Prompt(absl::StrCat("t", i), 6);
+        command.subject = absl::StrCat("s", i);
         command.remember = i % 2 == 0;
         const absl::Status status = Generate(command, call, &scheduler, entry_, &sink);
         EXPECT_TRUE(status.ok() || ReasonOf(status) == "SESSION_BUSY") << status;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "server/certification/audit_trail.h"
 #include "server/generation/generation.h"
 #include "server/scheduler/call.h"
 #include "server/session_registry/session_registry.h"
