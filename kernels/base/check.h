@@ -10,17 +10,17 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define LETHE_CHECK(condition)                                                             \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);   \
-      std::abort();                                                                        \
-    }                                                                                      \
+#define LETHE_CHECK(condition)                                                           \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (false)
 
 #ifdef NDEBUG
-#define LETHE_DCHECK(condition)            \
-  do {                                     \
+#define LETHE_DCHECK(condition)              \
+  do {                                       \
     if (false) static_cast<void>(condition); \
   } while (false)
 #else

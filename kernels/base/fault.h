@@ -9,15 +9,15 @@
 namespace lethe {
 
 enum class Fault {
-  kGridNotRealigned,           // after a Forget chunks end where they ended before it
-  kOldConvolutionTailKept,     // convolution tails are not restored by a Forget
-  kWindowSummedFromBlockStart, // window attention sums from the start of the call's tokens
-  kVlaStepCountKept,           // VLA's step count (nudge phase) is not restored by a Forget
-  kOvqTokenCountKept,          // OVQ's t (growth law) is not restored by a Forget
-  kPolishSkipped,              // the support-vector state keeps the path's own rounding
-  kStaleSnapshotKept,          // a snapshot behind the first removed rank survives and is used
-  kPenaltyCountsKept,          // repetition counts are not recomputed after a Forget
-  kTreeOverChunks,             // Palimpsa sums a call's tokens in a tree instead of folding by rank
+  kGridNotRealigned,            // after a Forget chunks end where they ended before it
+  kOldConvolutionTailKept,      // convolution tails are not restored by a Forget
+  kWindowSummedFromBlockStart,  // window attention sums from the start of the call's tokens
+  kVlaStepCountKept,            // VLA's step count (nudge phase) is not restored by a Forget
+  kOvqTokenCountKept,           // OVQ's t (growth law) is not restored by a Forget
+  kPolishSkipped,               // the support-vector state keeps the path's own rounding
+  kStaleSnapshotKept,           // a snapshot behind the first removed rank survives and is used
+  kPenaltyCountsKept,           // repetition counts are not recomputed after a Forget
+  kTreeOverChunks,  // Palimpsa sums a call's tokens in a tree instead of folding by rank
 };
 
 bool FaultActive(Fault fault);

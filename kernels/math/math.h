@@ -6,10 +6,10 @@
 //            (computed as such, not as Elu(x) + 1, which loses the small values); L2Normalize(x) =
 //            x / sqrt(sum x^2 + 1e-12); Dot(x, y) = sum x_i y_i.
 // Shapes:    array forms take x and y of equal length, any length, any alignment; y may be x
-// itself,
-//            other overlap is not allowed.
+//            itself, other overlap is not allowed.
 // Units:     natural logarithms.
-// Requires:  equal lengths (LETHE_CHECK).   Rejects: none.
+// Requires:  equal lengths (LETHE_CHECK).
+// Rejects:   none.
 // Effects:   array forms write y.
 // Numerics:  an element's result does not depend on its position, the length, the alignment or the
 //            vector width: the scalar and the array form give the same bits. Errors in ulp of the

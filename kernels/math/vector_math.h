@@ -4,12 +4,12 @@
 // Equation:  as in math.h.
 // Shapes:    D is any Highway tag of float or double; vectors of any width.
 // Units:     natural logarithms.
-// Requires:  a build for x86-64-v3 (explicit fma).   Rejects: none.
+// Requires:  a build for x86-64-v3 (explicit fma).
+// Rejects:   none.
 // Effects:   none.
 // Numerics:  lane by lane the bits of math.h, for every width: only IEEE operations and explicit
-// fma, no
-//            estimates, no branches on a lane's neighbours. The polynomials are Chebyshev fits made
-//            for this file (mpmath, 50 digits); their errors are named beside them.
+//            fma, no estimates, no branches on a lane's neighbours. The polynomials are Chebyshev
+//            fits made for this file (mpmath, 50 digits); their errors are named beside them.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_MATH_VECTOR_MATH_H_
 #define LETHE_KERNELS_MATH_VECTOR_MATH_H_
@@ -115,6 +115,12 @@ HWY_INLINE void ReduceExp(D d, Vector<D> x, Vector<D>* n, Vector<D>* e) {
   *e = hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, C::kExpTail), r);
 }
 
+// y, or x where x is NaN: which of two NaNs a product gives is the compiler's choice of operands.
+template <class D>
+HWY_INLINE Vector<D> KeepNan(D, Vector<D> x, Vector<D> y) {
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
 template <class D>
 HWY_INLINE Vector<D> Exp(D d, Vector<D> x) {
   using T = hn::TFromD<D>;
@@ -129,7 +135,7 @@ HWY_INLINE Vector<D> Exp(D d, Vector<D> x) {
       hn::Mul(hn::Mul(one_plus, PowerOfTwo(d, n_half)), PowerOfTwo(d, hn::Sub(n, n_half)));
   const auto normal = hn::Set(d, std::numeric_limits<T>::min());
   const auto flushed = hn::IfThenElse(hn::Lt(y, normal), hn::Zero(d), y);
-  return hn::IfThenElse(hn::IsNaN(x), x, flushed);
+  return KeepNan(d, x, flushed);
 }
 
 template <class D>
@@ -176,7 +182,7 @@ HWY_INLINE Vector<D> Sigmoid(D d, Vector<D> x) {
   const auto one = hn::Set(d, hn::TFromD<D>{1});
   const auto e = Exp(d, hn::Neg(hn::Abs(x)));
   const auto numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
-  return hn::Div(numerator, hn::Add(one, e));
+  return KeepNan(d, x, hn::Div(numerator, hn::Add(one, e)));
 }
 
 template <class D>
@@ -184,7 +190,7 @@ HWY_INLINE Vector<D> Silu(D d, Vector<D> x) {
   // Below -128 the sigmoid is 0; the bound keeps -inf from meeting it.
   const auto bound = hn::Set(d, hn::TFromD<D>{-128});
   const auto factor = hn::IfThenElse(hn::Lt(x, bound), bound, x);
-  return hn::Mul(factor, Sigmoid(d, x));
+  return KeepNan(d, x, hn::Mul(factor, Sigmoid(d, x)));
 }
 
 // max(x, 0) + log1p(e^-|x|), the logarithm from 2 atanh(e / (2 + e)).
@@ -197,7 +203,8 @@ HWY_INLINE Vector<D> Softplus(D d, Vector<D> x) {
   const auto z = hn::Mul(s, s);
   const auto tail = hn::Mul(z, Polynomial(d, z, MathConstants<T>::kLog1pTail));
   const auto log1p = hn::MulAdd(s, tail, hn::Add(s, s));
-  return hn::Add(hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Zero(d)), log1p);
+  const auto positive = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Zero(d));
+  return KeepNan(d, x, hn::Add(positive, log1p));
 }
 
 template <class D>

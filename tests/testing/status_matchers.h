@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
 #include "kernels/base/status_macros.h"
 
 namespace lethe::testing {
@@ -36,8 +37,7 @@ MATCHER_P(StatusIs, code, "has the given status code") {
 MATCHER_P2(StatusIs, code, text, "has the given status code and a message with the given text") {
   const absl::Status status = ToStatus(arg);
   *result_listener << std::string(status.ToString());
-  return status.code() == code &&
-         std::string(status.message()).find(text) != std::string::npos;
+  return status.code() == code && std::string(status.message()).find(text) != std::string::npos;
 }
 
 }  // namespace lethe::testing

@@ -1,0 +1,64 @@
+// ProofBundle: what a verifier needs to check a record's optimality proof (P2) and its path to the
+// state digest.
+//
+// Equation:  canonical JSON (statement.h); f32 = 8 and f64 = 16 hex digits of the IEEE-754 bits,
+//            most significant first; a row of a matrix is one string. parts: the state digest's
+//            parts in order (audit/state/state_digest.h).
+// Shapes:    per head: keys [n][key_dim] f32, values [n][value_dim] f32, classes, a, token_ids:
+//            [n], rank order.
+// Units:     a = alpha * m in [0, 1]; box_mass M = 1/C; sigma as in exp(-||x-y||^2 / sigma^2).
+// Requires:  none.
+// Rejects:   ParseBundle: INVALID_ARGUMENT for any other bytes than WriteBundle's, inconsistent
+//            lengths, over kBundleBytesMax bytes.
+// Effects:   none. A bundle is content (it holds keys and values): made on request from the present
+//            state, never stored.
+// Numerics:  floats travel as bits.
+// Threads:   safe.
+#ifndef LETHE_AUDIT_CERTIFICATE_BUNDLE_H_
+#define LETHE_AUDIT_CERTIFICATE_BUNDLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "audit/certificate/commitment.h"
+#include "audit/crypto/sha256.h"
+#include "audit/state/state_digest.h"
+
+namespace lethe::audit {
+
+inline constexpr char kBundleType[] = "https://lethe.dev/bundle/v1";
+inline constexpr size_t kBundleBytesMax = size_t{1} << 30;
+
+struct BundleHead {
+  uint64_t layer = 0;
+  uint64_t group = 0;
+  uint64_t head = 0;
+  double sigma = 0;
+  double box_mass = 0;
+  double ridge = 0;
+  double rho = 0;
+  uint64_t key_dim = 0;
+  uint64_t value_dim = 0;
+  std::vector<uint64_t> token_ids;
+  std::vector<KeyClass> classes;
+  std::vector<double> a;
+  std::vector<float> keys;
+  std::vector<float> values;
+};
+
+struct ProofBundle {
+  Sha256Digest leaf_hash{};  // the record it belongs to
+  std::vector<StatePart> parts;
+  std::vector<BundleHead> heads;
+};
+
+absl::StatusOr<std::string> WriteBundle(const ProofBundle& bundle);
+absl::StatusOr<ProofBundle> ParseBundle(absl::string_view bytes);
+
+}  // namespace lethe::audit
+
+#endif  // LETHE_AUDIT_CERTIFICATE_BUNDLE_H_

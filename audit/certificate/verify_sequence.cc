@@ -1,0 +1,87 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+#include "audit/certificate/report_builder.h"
+#include "audit/certificate/verify.h"
+
+namespace lethe::audit {
+namespace {
+
+constexpr const char* kSequenceChecks[] = {"sequence records", "sequence session",
+                                           "sequence numbers", "sequence links", "sequence order"};
+
+// The index of the first record for which `holds(before, here)` is false; the size when none.
+template <typename Predicate>
+size_t FirstViolation(const std::vector<VerifyReport>& records, const Predicate& holds) {
+  for (size_t i = 1; i < records.size(); ++i) {
+    if (!holds(records[i - 1], records[i])) return i;
+  }
+  return records.size();
+}
+
+template <typename Predicate>
+void CheckPairs(const char* name, absl::string_view what, const std::vector<VerifyReport>& records,
+                const Predicate& holds, ReportBuilder* report) {
+  const size_t violation = FirstViolation(records, holds);
+  if (violation == records.size()) {
+    report->Ok(name);
+  } else {
+    report->Fail(name, absl::StrCat("record ", violation + 1, ": ", what));
+  }
+}
+
+}  // namespace
+
+bool SequenceReport::ok() const {
+  return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const Check& check) {
+    return check.result == CheckResult::kOk;
+  });
+}
+
+SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const TrustStore& trust) {
+  SequenceReport result;
+  ReportBuilder report(kSequenceChecks, &result.checks);
+  for (const CertificateFiles& files : records) {
+    result.records.push_back(VerifyCertificate(files, trust));
+  }
+  const auto bad = std::find_if(result.records.begin(), result.records.end(),
+                                [](const VerifyReport& record) { return !record.ok(); });
+  if (records.empty()) {
+    report.Fail("sequence records", "no records given");
+  } else if (bad != result.records.end()) {
+    report.Fail("sequence records",
+                absl::StrCat("record ", bad - result.records.begin() + 1, " does not verify"));
+  } else {
+    report.Ok("sequence records");
+    CheckPairs(
+        "sequence session", "another session or log than the record before", result.records,
+        [](const VerifyReport& before, const VerifyReport& here) {
+          return before.statement->session_pseudonym == here.statement->session_pseudonym &&
+                 before.statement->log_origin == here.statement->log_origin;
+        },
+        &report);
+    CheckPairs(
+        "sequence numbers", "seq does not follow the record before", result.records,
+        [](const VerifyReport& before, const VerifyReport& here) {
+          return here.statement->seq - 1 == before.statement->seq;
+        },
+        &report);
+    CheckPairs(
+        "sequence links", "prev is not the leaf hash of the record before", result.records,
+        [](const VerifyReport& before, const VerifyReport& here) {
+          return here.statement->prev == before.leaf_hash;
+        },
+        &report);
+    CheckPairs(
+        "sequence order", "stands before its predecessor in the log", result.records,
+        [](const VerifyReport& before, const VerifyReport& here) {
+          return here.leaf_index > before.leaf_index;
+        },
+        &report);
+  }
+  report.Finish();
+  return result;
+}
+
+}  // namespace lethe::audit

@@ -1,0 +1,94 @@
+// AuditLog: the append-only, signed, tamper-evident log of records on disk.
+//
+// Equation:  RFC 6962 tree over the leaves (merkle_tree.h), signed heads (checkpoint.h).
+// Shapes:    directory holds log.db (SQLite: leaves, signed heads, erasable bodies), log.lock, and
+//            `checkpoint`, the newest signed head, kept outside the database so that a database
+//            that was cut or restored from an older copy is noticed.
+// Units:     leaf_index counts from 0.
+// Requires:  none.
+// Rejects:   Open: FAILED_PRECONDITION when another process (or object) holds the log, or when the
+//            log was written under another origin or key; UNAVAILABLE on input/output errors.
+//            Append: DATA_LOSS while frozen; INVALID_ARGUMENT for a leaf of another size than
+//            kLogLeafBytes. Reads: NOT_FOUND, OUT_OF_RANGE.
+// Effects:   Open recomputes every leaf hash and the root from the stored leaves, and compares with
+//            the last signed head and with `checkpoint`. A difference, or a log shorter than a head
+//            that was signed, freezes the log: it is never signed again (frozen() says why,
+//            DATA_LOSS), and proofs are refused; stored bytes can still be read. Append makes
+//            {leaf, body, size, root, signature} durable in one transaction, verifies its own
+//            signature before that, then publishes `checkpoint`; any failure at or after the commit
+//            freezes the log. The whole tree is recomputed from the stored leaves again whenever
+//            the size reaches a power of two. EraseBody removes a body's bytes from the database
+//            and its write-ahead log (secure_delete, truncated WAL).
+// Numerics:  none; an append costs two syncs and O(log n) hashes.
+// Threads:   safe.
+#ifndef LETHE_AUDIT_LOG_AUDIT_LOG_H_
+#define LETHE_AUDIT_LOG_AUDIT_LOG_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "audit/crypto/ed25519.h"
+#include "audit/crypto/sha256.h"
+#include "audit/log/checkpoint.h"
+
+namespace lethe::audit {
+
+struct AuditLogOptions {
+  std::string directory;  // created (mode 0700) when absent
+  std::string
+      origin;  // the log's name: non-empty, no space, no '+'; for example "lethe.dev/audit/eu1"
+  std::shared_ptr<const Ed25519PrivateKey> key;
+};
+
+// Where a record stands, with the proof of that, as of the head signed with it.
+struct AppendedLeaf {
+  uint64_t leaf_index = 0;
+  Sha256Digest leaf_hash{};
+  std::string proof_file;  // tlog-proof@v1
+};
+
+class AuditLog {
+ public:
+  static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const AuditLogOptions& options);
+  ~AuditLog();
+  AuditLog(const AuditLog&) = delete;
+  AuditLog& operator=(const AuditLog&) = delete;
+
+  absl::StatusOr<AppendedLeaf> Append(absl::string_view leaf, absl::string_view body);
+
+  // OK, or the DATA_LOSS status that Append returns for ever.
+  absl::Status frozen() const;
+  uint64_t num_leaves() const;
+  VerifierKey verifier_key() const;
+
+  // The newest signed head, a C2SP checkpoint.
+  absl::StatusOr<std::string> SignedCheckpoint() const;
+  // A tlog-proof@v1 file of this leaf in the newest signed head.
+  absl::StatusOr<std::string> ProofFile(uint64_t leaf_index) const;
+  absl::StatusOr<std::vector<Sha256Digest>> ConsistencyProof(uint64_t old_size,
+                                                             uint64_t new_size) const;
+
+  absl::StatusOr<std::string> Leaf(uint64_t leaf_index) const;
+  absl::StatusOr<uint64_t> FindLeaf(const Sha256Digest& leaf_hash) const;
+  // NOT_FOUND for an unknown leaf and for an erased body.
+  absl::StatusOr<std::string> Body(const Sha256Digest& leaf_hash) const;
+  absl::Status EraseBody(const Sha256Digest& leaf_hash);
+
+  // Recomputes the tree from the stored leaves now; freezes the log when it differs.
+  absl::Status Recheck();
+
+ private:
+  class Impl;
+  explicit AuditLog(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lethe::audit
+
+#endif  // LETHE_AUDIT_LOG_AUDIT_LOG_H_

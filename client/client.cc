@@ -1,0 +1,130 @@
+#include "client/client.h"
+
+#include <chrono>
+#include <utility>
+
+#include "client/rpc_status.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+
+#include "lethe/v1/audit.grpc.pb.h"
+#include "lethe/v1/certification.grpc.pb.h"
+#include "lethe/v1/forgetting.grpc.pb.h"
+#include "lethe/v1/generation.grpc.pb.h"
+#include "lethe/v1/model.grpc.pb.h"
+#include "lethe/v1/session.grpc.pb.h"
+
+namespace lethe::client {
+namespace {
+
+// A proof bundle holds keys and values of every retained input; gRPC's default of 4 MiB is too small.
+constexpr int kMessageBytesMax = 1 << 30;
+
+void SetDeadline(grpc::ClientContext& context, double timeout_s) {
+  context.set_deadline(
+      std::chrono::system_clock::now() +
+      std::chrono::microseconds(static_cast<int64_t>(std::min(timeout_s, 1e9) * 1e6)));
+}
+
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> Call(const std::unique_ptr<Stub>& stub,
+                              grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                           Response*),
+                              const Request& request, double timeout_s) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout_s);
+  Response response;
+  absl::Status status = StatusFromRpc((stub.get()->*method)(&context, request, &response));
+  if (!status.ok()) {
+    return status;
+  }
+  return response;
+}
+
+}  // namespace
+
+struct Client::Stubs {
+  explicit Stubs(const std::shared_ptr<grpc::Channel>& channel)
+      : session(v1::SessionService::NewStub(channel)),
+        generation(v1::GenerationService::NewStub(channel)),
+        forgetting(v1::ForgettingService::NewStub(channel)),
+        certification(v1::CertificationService::NewStub(channel)),
+        audit(v1::AuditService::NewStub(channel)),
+        model(v1::ModelService::NewStub(channel)) {}
+
+  std::unique_ptr<v1::SessionService::Stub> session;
+  std::unique_ptr<v1::GenerationService::Stub> generation;
+  std::unique_ptr<v1::ForgettingService::Stub> forgetting;
+  std::unique_ptr<v1::CertificationService::Stub> certification;
+  std::unique_ptr<v1::AuditService::Stub> audit;
+  std::unique_ptr<v1::ModelService::Stub> model;
+};
+
+Client::Client(std::unique_ptr<Stubs> stubs, ConnectOptions options)
+    : stubs_(std::move(stubs)), options_(std::move(options)) {}
+
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ConnectOptions& options) {
+  if (options.address.empty()) {
+    return absl::InvalidArgumentError("server address: empty, want HOST:PORT");
+  }
+  if (!(options.timeout_s > 0)) {
+    return absl::InvalidArgumentError("timeout: want a number of seconds above 0");
+  }
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
+  arguments.SetMaxSendMessageSize(kMessageBytesMax);
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  return std::unique_ptr<Client>(new Client(std::make_unique<Stubs>(channel), options));
+}
+
+#define LETHE_CLIENT_CALL(method, service, member)                                          \
+  absl::StatusOr<v1::method##Response> Client::method(const v1::method##Request& request) { \
+    return Call(stubs_->member, &v1::service::Stub::method, request, options_.timeout_s);   \
+  }
+
+LETHE_CLIENT_CALL(CreateSession, SessionService, session)
+LETHE_CLIENT_CALL(GetSession, SessionService, session)
+LETHE_CLIENT_CALL(ListSessions, SessionService, session)
+LETHE_CLIENT_CALL(DeleteSession, SessionService, session)
+LETHE_CLIENT_CALL(Append, SessionService, session)
+LETHE_CLIENT_CALL(ListInputs, SessionService, session)
+LETHE_CLIENT_CALL(GetStateDigest, SessionService, session)
+LETHE_CLIENT_CALL(Forget, ForgettingService, forgetting)
+LETHE_CLIENT_CALL(Certify, CertificationService, certification)
+LETHE_CLIENT_CALL(ListPartition, CertificationService, certification)
+LETHE_CLIENT_CALL(GetCertificate, CertificationService, certification)
+LETHE_CLIENT_CALL(GetLog, AuditService, audit)
+LETHE_CLIENT_CALL(ListRecords, AuditService, audit)
+LETHE_CLIENT_CALL(GetInclusionProof, AuditService, audit)
+LETHE_CLIENT_CALL(GetConsistencyProof, AuditService, audit)
+LETHE_CLIENT_CALL(ListModels, ModelService, model)
+LETHE_CLIENT_CALL(GetModel, ModelService, model)
+LETHE_CLIENT_CALL(Tokenize, ModelService, model)
+LETHE_CLIENT_CALL(Detokenize, ModelService, model)
+
+#undef LETHE_CLIENT_CALL
+
+absl::Status Client::Generate(const v1::GenerateRequest& request,
+                              absl::FunctionRef<bool(const v1::GenerateResponse&)> on_event) {
+  grpc::ClientContext context;
+  SetDeadline(context, options_.timeout_s);
+  const auto reader = stubs_->generation->Generate(&context, request);
+  v1::GenerateResponse event;
+  bool cancelled = false;
+  while (!cancelled && reader->Read(&event)) {
+    if (!on_event(event)) {
+      context.TryCancel();
+      cancelled = true;
+    }
+  }
+  while (cancelled && reader->Read(&event)) {
+  }
+  return StatusFromRpc(reader->Finish());
+}
+
+}  // namespace lethe::client

@@ -1,0 +1,106 @@
+// lethe append.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/commands/files.h"
+#include "client/commands/progress.h"
+#include "client/commands/report.h"
+#include "client/id_ranges.h"
+
+#include "kernels/base/status_macros.h"
+
+namespace lethe::client {
+namespace {
+
+// A longer text goes in several calls, so that progress shows and no call meets its size limit. The
+// state does not depend on the cuts.
+constexpr size_t kBytesPerCall = 32 << 10;
+
+struct AppendOptions {
+  v1::AppendRequest request;
+  std::string path;
+  std::optional<std::string> text;
+};
+
+absl::StatusOr<std::string> ReadText(Context& context, const AppendOptions& options) {
+  if (options.text.has_value() == !options.path.empty()) {
+    return absl::InvalidArgumentError(
+        "give the text either as FILE (- for standard input) or with --text");
+  }
+  if (options.text) {
+    return *options.text;
+  }
+  return ReadInput(options.path, context.io().in);
+}
+
+absl::Status Append(Context& context, AppendOptions& options) {
+  LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
+  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  const std::string request_id = options.request.request_id();
+  v1::AppendResponse all;
+  size_t done = 0;
+  {
+    Progress progress(context.io(), "appending");
+    do {
+      const size_t num_bytes = std::min(kBytesPerCall, text.size() - done);
+      options.request.mutable_input()->set_text(text.substr(done, num_bytes));
+      if (!request_id.empty() && text.size() > kBytesPerCall) {
+        options.request.set_request_id(absl::StrCat(request_id, ".", done / kBytesPerCall));
+      }
+      const absl::StatusOr<v1::AppendResponse> response = client->Append(options.request);
+      if (!response.ok()) {
+        if (done > 0) {
+          context.err() << "lethe: the first " << done << " of " << text.size()
+                        << " bytes were appended (token_ids " << FormatRange(all.token_ids())
+                        << ") before this:\n";
+        }
+        return response.status();
+      }
+      if (done == 0) {
+        all.mutable_token_ids()->set_first(response->token_ids().first());
+      }
+      all.mutable_token_ids()->set_end(response->token_ids().end());
+      all.set_num_inputs(response->num_inputs());
+      done += num_bytes;
+      progress.Update(absl::StrCat(done, " of ", text.size(), " bytes"));
+    } while (done < text.size());
+  }
+  if (context.json()) {
+    context.PrintJson(
+        Json{{"token_ids", {{"first", all.token_ids().first()}, {"end", all.token_ids().end()}}},
+             {"num_inputs", all.num_inputs()}});
+    return absl::OkStatus();
+  }
+  const auto count = static_cast<int64_t>(all.token_ids().end() - all.token_ids().first());
+  context.out() << "Appended " << FormatCount(count, "token") << ", token_ids "
+                << FormatRange(all.token_ids());
+  if (!options.request.subject().empty()) {
+    context.out() << ", subject " << SafeForTerminal(options.request.subject());
+  }
+  context.out() << ". The session now holds " << all.num_inputs() << ".\n" << std::flush;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddAppendCommand(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("append", "Tell the session a text without an answer");
+  const auto options = std::make_shared<AppendOptions>();
+  command->add_option("SESSION", *options->request.mutable_session_id(), "Session id")->required();
+  command->add_option("FILE", options->path, "File to append, - for standard input");
+  command->add_option("--text", options->text, "Text to append, in place of FILE");
+  command->add_option("--subject", *options->request.mutable_subject(),
+                      "Subject label of this text, to forget it by");
+  command->add_option("--request-id", *options->request.mutable_request_id(),
+                      "A repeat with the same id returns the first answer");
+  command->footer(
+      "Example: lethe append $S --text '[Record] Patient Kalo-17 takes zelvim.' --subject "
+      "patient-17");
+  command->callback([&context, options] { context.Finish(Append(context, *options)); });
+}
+
+}  // namespace lethe::client

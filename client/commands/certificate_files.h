@@ -1,0 +1,53 @@
+// WriteCertificate, ReadCertificate: a certificate as files in a directory.
+//
+//   envelope.json  the signed statement (DSSE)        proof.tlog   its inclusion proof (C2SP tlog-proof)
+//   opening.json   opens the salted values; secret    bundle.json  proof bundle; content
+//   digest.json    the certified digest's parts, to name a difference in a replay; not evidence
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  none.
+// Rejects:   INVALID_ARGUMENT for a file that cannot be read or written; ReadCertificate wants at least
+//            envelope.json.
+// Effects:   WriteCertificate makes the directory and removes files of these names that the new
+//            certificate does not have, so that two certificates never mix. Opening, bundle and digest
+//            are readable by their owner only.
+// Numerics:  none.
+// Threads:   safe.
+#ifndef LETHE_CLIENT_COMMANDS_CERTIFICATE_FILES_H_
+#define LETHE_CLIENT_COMMANDS_CERTIFICATE_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "audit/certificate/verify.h"
+#include "lethe/v1/certification.pb.h"
+
+namespace lethe::client {
+
+inline constexpr char kEnvelopeFile[] = "envelope.json";
+inline constexpr char kProofFile[] = "proof.tlog";
+inline constexpr char kOpeningFile[] = "opening.json";
+inline constexpr char kBundleFile[] = "bundle.json";
+inline constexpr char kDigestFile[] = "digest.json";
+
+struct CertificateContent {
+  v1::Certificate certificate;
+  std::string bundle;  // "" = none
+  std::string digest;  // "" = none
+};
+
+// The names of the files written.
+absl::StatusOr<std::vector<std::string>> WriteCertificate(const std::string& directory,
+                                                          const CertificateContent& content);
+
+// What a verifier reads: envelope and proof ("" when the file is missing), opening and bundle where
+// they are there.
+absl::StatusOr<audit::CertificateFiles> ReadCertificate(const std::string& directory);
+
+}  // namespace lethe::client
+
+#endif  // LETHE_CLIENT_COMMANDS_CERTIFICATE_FILES_H_

@@ -1,0 +1,207 @@
+#include "client/commands/check_report.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/report.h"
+
+namespace lethe::client {
+namespace {
+
+struct Meaning {
+  const char* name;
+  const char* text;
+};
+
+// The checks of audit/certificate/verify.h in its order.
+constexpr Meaning kMeanings[] = {
+    {"trust", "the trust file names keys to check against"},
+    {"envelope", "the envelope is well formed and has one signature"},
+    {"payload type", "the envelope holds an in-toto statement"},
+    {"record key", "a record key of the trust file is the one that the log entry names"},
+    {"signature", "that key signed exactly these bytes"},
+    {"statement", "the signed bytes are canonical JSON"},
+    {"predicate type", "the statement is a forget or a certify record"},
+    {"predicate", "every field of the statement is well formed"},
+    {"proof file", "the inclusion proof is well formed"},
+    {"checkpoint", "a log key of the trust file signed the head of the audit log"},
+    {"log origin", "statement and checkpoint name the same log"},
+    {"leaf binding", "the log entry is the one of this envelope"},
+    {"inclusion", "the entry is in the log under the signed head"},
+    {"key range", "the record key is valid at this place in the log"},
+    {"nonce", "the record answers the request that carried this nonce"},
+    {"sequence", "number and link to the previous record agree"},
+    {"scope", "the statement names everything that it does not cover"},
+    {"opening", "the opening is well formed and belongs to this record"},
+    {"subject digest", "the opening's state digest is the one that was signed"},
+    {"retained set", "the opening's retained ids are those that were signed"},
+    {"forgotten set", "the opening's forgotten ids are those that were signed"},
+    {"derived set", "the opening's derived ids are those that were signed"},
+    {"bundle", "the proof bundle is well formed and belongs to this record"},
+    {"bundle path", "the bundle's keys and values lead to the signed state digest"},
+    {"evidence", "the bundle's heads are those that the bounds were signed for"},
+    {"partition counts", "margin, error and reserve counts are those that were signed"},
+    {"partition rows", "the rows of the partition are those that were signed"},
+    {"optimality",
+     "recomputed here, the distance from the exact optimum is within the bounds (P2)"},
+    {"state replay", "a fresh session reaches the same state (P1)"},
+    {"sequence records", "every record of the chain verifies"},
+    {"sequence session", "all records are of one session and one log"},
+    {"sequence numbers", "no record of the chain is missing"},
+    {"sequence links", "each record names the one before it"},
+    {"sequence order", "the records stand in the log in this order"},
+};
+
+std::string Hex(const audit::Sha256Digest& digest) {
+  return FormatHex(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+const char* ResultWord(audit::CheckResult result) {
+  switch (result) {
+    case audit::CheckResult::kOk:
+      return "ok";
+    case audit::CheckResult::kFailed:
+      return "FAILED";
+    case audit::CheckResult::kNotChecked:
+      return "not checked";
+  }
+  return "FAILED";
+}
+
+const char* ResultKey(audit::CheckResult result) {
+  switch (result) {
+    case audit::CheckResult::kOk:
+      return "ok";
+    case audit::CheckResult::kFailed:
+      return "failed";
+    case audit::CheckResult::kNotChecked:
+      return "not_checked";
+  }
+  return "failed";
+}
+
+const char* KindName(audit::RecordKind kind) {
+  return kind == audit::RecordKind::kForget ? "forget" : "certify";
+}
+
+void PrintChecks(Context& context, const audit::VerifyReport& report) {
+  for (const audit::Check& check : report.checks) {
+    const std::string word = ResultWord(check.result);
+    const std::string meaning = CheckMeaning(check.name);
+    context.out() << "  " << word << std::string(13 - word.size(), ' ') << check.name;
+    if (!meaning.empty()) {
+      context.out() << ": " << meaning;
+    }
+    if (!check.detail.empty()) {
+      context.out() << " [" << SafeForTerminal(check.detail) << "]";
+    }
+    context.out() << "\n";
+  }
+}
+
+void PrintMemories(Context& context, const audit::Statement& statement) {
+  if (statement.memories.empty()) {
+    return;
+  }
+  const auto bound = [](const std::optional<audit::DeviationBounds>& bounds,
+                        double audit::DeviationBounds::*member) {
+    return bounds ? FormatDouble(*bounds.*member) : std::string("-");
+  };
+  RowTable table({"support-vector head", "margin", "error", "reserve", "kernel sum", "alpha", "rho",
+                  "decision", "partition"});
+  for (const audit::MemoryReport& memory : statement.memories) {
+    const std::optional<audit::DeviationBounds>& bounds = memory.deviation;
+    table.Add({absl::StrCat("layer.", memory.layer, ".group.", memory.group, ".head.", memory.head),
+               absl::StrCat(memory.num_margin), absl::StrCat(memory.num_error),
+               absl::StrCat(memory.num_reserve), bound(bounds, &audit::DeviationBounds::kernel_sum),
+               bound(bounds, &audit::DeviationBounds::alpha),
+               bound(bounds, &audit::DeviationBounds::rho),
+               bound(bounds, &audit::DeviationBounds::decision),
+               memory.partition_proved ? "proved" : "not proved"});
+  }
+  table.Print(context.out());
+}
+
+void PrintStatement(Context& context, const audit::VerifyReport& report) {
+  const audit::Statement& statement = *report.statement;
+  context.out() << "What the signed statement says:\n";
+  FieldTable table;
+  table.Add("record", absl::StrCat(KindName(statement.kind), ", number ", statement.seq,
+                                   " of its session, leaf ", report.leaf_index, " of the log ",
+                                   statement.log_origin));
+  if (statement.kind == audit::RecordKind::kForget) {
+    table.Add("forgotten", FormatCount(static_cast<int64_t>(statement.forgot.count), "input"));
+    table.Add("derived tokens", absl::StrCat(audit::DerivedPolicyName(statement.derived_policy),
+                                             ", ", statement.derived_kept.count, " kept"));
+  }
+  table.Add("retained", FormatCount(static_cast<int64_t>(statement.retained.count), "input"));
+  table.Add("proofs",
+            absl::StrCat(statement.proves_state ? "state (P1: lethe replay)" : "",
+                         statement.proves_state && statement.proves_optimality ? ", " : "",
+                         statement.proves_optimality ? "optimality bounds (P2)" : ""));
+  table.Add("model", Hex(statement.engine.model_digest));
+  table.Add("made by", absl::StrCat(statement.engine.build, ", ", statement.engine.algorithm));
+  table.Add("time, as claimed", statement.issued_at);
+  table.Add("not covered", absl::StrJoin(statement.residual_scopes, ", "));
+  table.Print(context.out());
+  PrintMemories(context, statement);
+}
+
+Json ReportToJson(const audit::VerifyReport& report) {
+  Json checks = Json::array();
+  for (const audit::Check& check : report.checks) {
+    checks.push_back(
+        Json{{"name", check.name}, {"result", ResultKey(check.result)}, {"detail", check.detail}});
+  }
+  Json object{{"verified", report.ok()}, {"checks", checks}};
+  if (report.statement) {
+    const audit::Statement& statement = *report.statement;
+    object["record"] = Json{{"kind", KindName(statement.kind)},
+                            {"log", statement.log_origin},
+                            {"session_pseudonym", Hex(statement.session_pseudonym)},
+                            {"seq", statement.seq},
+                            {"leaf_index", report.leaf_index},
+                            {"num_forgotten", statement.forgot.count},
+                            {"num_retained", statement.retained.count},
+                            {"num_derived_kept", statement.derived_kept.count},
+                            {"model_digest", Hex(statement.engine.model_digest)},
+                            {"numerics_id", Hex(statement.engine.numerics_id)},
+                            {"proves_state", statement.proves_state},
+                            {"proves_optimality", statement.proves_optimality},
+                            {"issued_at", statement.issued_at},
+                            {"residual_scopes", statement.residual_scopes}};
+  }
+  return object;
+}
+
+}  // namespace
+
+void PrintReport(Context& context, const audit::VerifyReport& report) {
+  if (context.json()) {
+    context.PrintJson(ReportToJson(report));
+    return;
+  }
+  PrintChecks(context, report);
+  if (report.ok()) {
+    context.out() << "VERIFIED: no check failed.\n";
+  } else {
+    context.out() << "NOT VERIFIED: " << report.first_failure()->name << " failed.\n";
+  }
+  if (report.ok() && report.statement) {
+    PrintStatement(context, report);
+  }
+  context.out() << std::flush;
+}
+
+std::string CheckMeaning(absl::string_view name) {
+  for (const Meaning& meaning : kMeanings) {
+    if (name == meaning.name) {
+      return meaning.text;
+    }
+  }
+  return "";
+}
+
+}  // namespace lethe::client

@@ -1,0 +1,37 @@
+// Add*Commands: each adds one group of commands to the program `lethe`, one group a file.
+//
+// A command's callback runs when the command line named it; it stores the exit code in the context.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  app and context outlive the parse.
+// Rejects:   see program.h.
+// Effects:   see each command's --help.
+// Numerics:  none.
+// Threads:   owner thread.
+#ifndef LETHE_CLIENT_COMMANDS_COMMANDS_H_
+#define LETHE_CLIENT_COMMANDS_COMMANDS_H_
+
+#include "CLI/CLI.hpp"
+#include "client/commands/context.h"
+
+namespace lethe::client {
+
+void AddSessionCommands(CLI::App& app, Context& context);  // session create|get|list|delete|...
+void AddSessionInputsCommands(CLI::App& session, Context& context);  // session inputs|digest
+void AddGenerateCommand(CLI::App& app, Context& context);            // generate
+void AddAppendCommand(CLI::App& app, Context& context);              // append
+void AddForgetCommand(CLI::App& app, Context& context);              // forget
+void AddCertifyCommands(CLI::App& app, Context& context);            // certify, certificate get
+void AddVerifyCommand(CLI::App& app, Context& context);              // verify
+void AddReplayCommand(CLI::App& app, Context& context);              // replay
+void AddPartitionCommand(CLI::App& app, Context& context);           // partition
+void AddAuditCommands(CLI::App& app, Context& context);   // audit log|records|inclusion|...
+void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
+void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain
+void AddBenchCommand(CLI::App& app, Context& context);    // bench
+
+}  // namespace lethe::client
+
+#endif  // LETHE_CLIENT_COMMANDS_COMMANDS_H_

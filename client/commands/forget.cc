@@ -1,0 +1,144 @@
+// lethe forget.
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/commands/nonce.h"
+#include "client/commands/progress.h"
+#include "client/commands/proto_json.h"
+#include "client/commands/report.h"
+#include "client/id_ranges.h"
+
+#include "kernels/base/status_macros.h"
+
+namespace lethe::client {
+namespace {
+
+struct ForgetOptions {
+  v1::ForgetRequest request;
+  std::optional<std::string> ids;
+  std::optional<std::string> range;
+  std::optional<std::string> subject;
+  std::optional<uint64_t> before;
+  bool everything = false;
+  std::string nonce_hex;
+};
+
+absl::Status FillSelection(const ForgetOptions& options, v1::ForgetSelection* selection) {
+  const int num_given = (options.ids ? 1 : 0) + (options.range ? 1 : 0) +
+                        (options.subject ? 1 : 0) + (options.before ? 1 : 0) +
+                        (options.everything ? 1 : 0);
+  if (num_given != 1) {
+    return absl::InvalidArgumentError(
+        "say what to forget with exactly one of --ids, --range, --subject, --before, --everything");
+  }
+  if (options.ids) {
+    LETHE_ASSIGN_OR_RETURN(*selection->mutable_tokens(), ParseIds(*options.ids));
+  } else if (options.range) {
+    LETHE_ASSIGN_OR_RETURN(*selection->mutable_tokens()->add_ranges(), ParseRange(*options.range));
+  } else if (options.subject) {
+    selection->set_subject(*options.subject);
+  } else if (options.before) {
+    selection->set_before_token_id(*options.before);
+  } else {
+    selection->set_everything(true);
+  }
+  return absl::OkStatus();
+}
+
+void PrintReceipt(Context& context, const v1::ForgetRequest& request,
+                  const v1::ForgetResponse& receipt) {
+  const bool dry_run = request.validate_only();
+  context.out() << (dry_run ? "Would forget " : "Forgot ")
+                << FormatCount(receipt.num_forgotten(), "input") << " of session "
+                << request.session_id() << "."
+                << (receipt.repeated_request() ? " (The receipt of an earlier request.)" : "")
+                << "\n";
+  FieldTable table;
+  table.Add("token_ids forgotten", FormatRanges(receipt.forgotten()));
+  table.Add("of them derived", FormatRanges(receipt.derived_forgotten()));
+  table.Add("derived and kept", FormatRanges(receipt.derived_kept()));
+  table.Add("first rank removed", absl::StrCat(receipt.first_rank()));
+  table.Add("inputs retained", absl::StrCat(receipt.num_inputs()));
+  table.Add("tokens evaluated again", absl::StrCat(receipt.num_reevaluated()));
+  table.Add("snapshots destroyed", absl::StrCat(receipt.num_snapshots_destroyed()));
+  std::map<std::string, int> methods;
+  for (const v1::LayerMethod& method : receipt.methods()) {
+    ++methods[absl::StrCat(method.method(), ", ", method.influence())];
+  }
+  for (const auto& [method, count] : methods) {
+    table.Add("method", absl::StrCat(method, ": ", FormatCount(count, "memory layer")));
+  }
+  if (receipt.has_digest_after()) {
+    table.Add("state digest after", FormatHex(receipt.digest_after().sha256()));
+  }
+  if (receipt.has_certificate()) {
+    table.Add("certificate", absl::StrCat("seq ", receipt.certificate().seq(), ", leaf ",
+                                          receipt.certificate().leaf_index(), " of the audit log"));
+  }
+  table.Add("time", FormatMicroseconds(receipt.duration_us()));
+  table.Print(context.out());
+  if (dry_run) {
+    context.out() << "Nothing was changed (--dry-run).\n" << std::flush;
+  }
+}
+
+absl::Status Forget(Context& context, ForgetOptions& options) {
+  LETHE_RETURN_IF_ERROR(FillSelection(options, options.request.mutable_selection()));
+  LETHE_ASSIGN_OR_RETURN(*options.request.mutable_nonce(), ParseNonce(options.nonce_hex));
+  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  absl::StatusOr<v1::ForgetResponse> receipt = absl::UnknownError("");
+  {
+    const Progress progress(context.io(), "forgetting");
+    receipt = client->Forget(options.request);
+  }
+  LETHE_RETURN_IF_ERROR(receipt.status());
+  if (context.json()) {
+    context.PrintJson(MessageToJson(*receipt));
+  } else {
+    PrintReceipt(context, options.request, *receipt);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddForgetCommand(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "forget", "Remove inputs, so that the session is one that never saw them; all or nothing");
+  const auto options = std::make_shared<ForgetOptions>();
+  command->add_option("SESSION", *options->request.mutable_session_id(), "Session id")->required();
+  command->add_option("--ids", options->ids, "token_ids: 1,2,5-9 (both ends included)");
+  command->add_option("--range", options->range, "The token_ids A to B - 1, as A:B");
+  command->add_option("--subject", options->subject, "Everything with this subject label");
+  command->add_option("--before", options->before, "Everything before this token_id");
+  command->add_flag("--everything", options->everything, "The whole history");
+  const std::map<std::string, v1::DerivedPolicy> policies = {
+      {"keep", v1::DERIVED_POLICY_KEEP_AND_REPORT},
+      {"forget", v1::DERIVED_POLICY_FORGET_DERIVED},
+      {"fail", v1::DERIVED_POLICY_FAIL}};
+  command
+      ->add_option_function<std::string>(
+          "--derived",
+          [options, policies](const std::string& name) {
+            options->request.set_derived_policy(policies.at(name));
+          },
+          "What to do with text that the model wrote while a forgotten token was in context: keep "
+          "(and list it), forget (it too), or fail (change nothing)")
+      ->check(CLI::IsMember({"keep", "forget", "fail"}))
+      ->required();
+  command->add_flag_callback(
+      "--dry-run", [options] { options->request.set_validate_only(true); },
+      "Check everything and say what would happen; change nothing");
+  command->add_option("--nonce", options->nonce_hex,
+                      "16 to 32 bytes in hex, echoed in the signed statement");
+  command->add_option("--request-id", *options->request.mutable_request_id(),
+                      "A repeat with the same id returns the same receipt");
+  command->footer("Example: lethe forget $S --subject patient-17 --derived forget");
+  command->callback([&context, options] { context.Finish(Forget(context, *options)); });
+}
+
+}  // namespace lethe::client

@@ -1,0 +1,102 @@
+#include "client/commands/program.h"
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+
+namespace lethe::client {
+namespace {
+
+constexpr char kFooter[] =
+    "\nExample, a whole life:\n"
+    "  S=$(lethe session create --id-only)\n"
+    "  lethe append $S ward-day.txt\n"
+    "  lethe append $S --text '[Record] Patient Kalo-17 takes zelvim.' --subject patient-17\n"
+    "  lethe generate $S --prompt '[Query] Patient Kalo-17 takes' --no-remember\n"
+    "  lethe forget $S --subject patient-17 --derived forget\n"
+    "  lethe certify $S --out certificate --bundle\n"
+    "  lethe verify certificate --trust trust.txt\n"
+    "  lethe replay $S --certificate certificate --model models/lethe-tiny\n"
+    "\nGlobal options may stand anywhere on the line. Exit codes: 0 done, 1 refused by the server\n"
+    "or no server, 2 wrong usage, 3 verification failed. docs/cli.md has every command.";
+
+void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
+  app.add_option("--server", options.server, "Server, HOST:PORT")
+      ->envname("LETHE_SERVER")
+      ->capture_default_str();
+  app.add_option("--timeout", options.timeout_s, "Seconds that a call may take")
+      ->check(CLI::Range(0.001, 1e9))
+      ->capture_default_str();
+  app.add_flag("--json", options.json,
+               "One JSON object per result; JSON lines from commands that stream");
+}
+
+// The words of a usage error. CLI11 repeats unexpected words; only options are repeated here.
+std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
+    return error.what();
+  }
+  std::string options;
+  for (const std::string& word : app.remaining(true)) {
+    if (word.size() > 1 && word[0] == '-') {
+      absl::StrAppend(&options, options.empty() ? "" : " ", word.substr(0, word.find('=')));
+    }
+  }
+  return options.empty() ? "unexpected words after the command (a text with spaces needs quotes)"
+                         : absl::StrCat("unknown option ", options);
+}
+
+// The command that was being parsed, for "try lethe session create --help".
+std::string CommandPath(const CLI::App& app) {
+  std::string path = "lethe";
+  const CLI::App* current = &app;
+  while (!current->get_subcommands().empty()) {
+    current = current->get_subcommands().front();
+    absl::StrAppend(&path, " ", current->get_name());
+  }
+  return path;
+}
+
+void AddCommands(CLI::App& app, Context& context) {
+  AddSessionCommands(app, context);
+  AddGenerateCommand(app, context);
+  AddAppendCommand(app, context);
+  AddForgetCommand(app, context);
+  AddCertifyCommands(app, context);
+  AddVerifyCommand(app, context);
+  AddReplayCommand(app, context);
+  AddPartitionCommand(app, context);
+  AddAuditCommands(app, context);
+  AddModelsCommands(app, context);
+  AddDigestCommand(app, context);
+  AddBenchCommand(app, context);
+}
+
+}  // namespace
+
+int RunProgram(const std::vector<std::string>& arguments, const Io& io) {
+  Context context(io);
+  CLI::App app("lethe: a language model with a memory per session that can prove it forgot",
+               "lethe");
+  app.fallthrough();
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.set_version_flag("--version", "lethe 0.1.0");
+  AddGlobalOptions(app, context.options());
+  AddCommands(app, context);
+
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      app.exit(error, io.out, io.err);  // --help, --version
+      return kExitDone;
+    }
+    context.Finish(absl::InvalidArgumentError(
+        absl::StrCat(UsageText(error, app), " (try ", CommandPath(app), " --help)")));
+  }
+  return context.exit_code();
+}
+
+}  // namespace lethe::client

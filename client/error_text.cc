@@ -1,0 +1,66 @@
+#include "client/error_text.h"
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
+#include "client/client.h"
+
+namespace lethe::client {
+namespace {
+
+// What the caller can do next; "" where the message says it all.
+std::string Hint(absl::StatusCode code, const std::string& reason) {
+  switch (code) {
+    case absl::StatusCode::kDeadlineExceeded:
+      return "the call may still have taken effect; look before you repeat it, or allow it more "
+             "time with --timeout";
+    case absl::StatusCode::kAborted:
+      return "the session changed meanwhile; run the command again";
+    case absl::StatusCode::kUnimplemented:
+      return "this server does not offer the call";
+    case absl::StatusCode::kInternal:
+      return "this is a fault of the server";
+    default:
+      return reason == "EPOCH_PASSED" ? "certify the present state instead" : "";
+  }
+}
+
+}  // namespace
+
+CallError DecodeError(const absl::Status& status) {
+  CallError error;
+  error.code = absl::StatusCodeToString(status.code());
+  error.message = std::string(status.message());
+  const absl::optional<absl::Cord> payload = status.GetPayload(kErrorInfoType);
+  v1::ErrorInfo info;
+  if (payload && info.ParseFromString(std::string(*payload))) {
+    error.reason = info.reason();
+    error.metadata.insert(info.metadata().begin(), info.metadata().end());
+  }
+  return error;
+}
+
+std::string FormatError(const absl::Status& status, const std::string& address) {
+  const CallError error = DecodeError(status);
+  std::string text;
+  if (status.code() == absl::StatusCode::kUnavailable && error.reason.empty()) {
+    return absl::StrCat("no server answers at ", address, " (", error.message,
+                        ")\n  hint: start lethe-server, or name its address with --server");
+  }
+  text = absl::StrCat(
+      "the server refused: ", error.message.empty() ? std::string("no message") : error.message,
+      "\n  code: ", error.code);
+  if (!error.reason.empty()) {
+    absl::StrAppend(&text, "\n  reason: ", error.reason);
+  }
+  for (const auto& [key, value] : error.metadata) {
+    absl::StrAppend(&text, "\n  ", key, ": ", value);
+  }
+  const std::string hint = Hint(status.code(), error.reason);
+  if (!hint.empty()) {
+    absl::StrAppend(&text, "\n  hint: ", hint);
+  }
+  return text;
+}
+
+}  // namespace lethe::client

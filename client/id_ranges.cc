@@ -1,0 +1,103 @@
+#include "client/id_ranges.h"
+
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+#include "kernels/base/status_macros.h"
+
+namespace lethe::client {
+namespace {
+
+// An id is at most 2^64 - 2, so that the end of a range after it is representable.
+absl::StatusOr<uint64_t> ParseId(absl::string_view text) {
+  const absl::string_view item = absl::StripAsciiWhitespace(text);
+  uint64_t id = 0;
+  if (item.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(item[0])) ||
+      !absl::SimpleAtoi(item, &id) || id == std::numeric_limits<uint64_t>::max()) {
+    return absl::InvalidArgumentError(
+        "ids: each must be a whole number from 0 to 18446744073709551614, like 1,2,5-9");
+  }
+  return id;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::TokenSelection> ParseIds(absl::string_view text) {
+  v1::TokenSelection selection;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> ends = absl::StrSplit(item, absl::MaxSplits('-', 1));
+    LETHE_ASSIGN_OR_RETURN(const uint64_t first, ParseId(ends[0]));
+    if (ends.size() == 1) {
+      selection.add_token_ids(first);
+      continue;
+    }
+    LETHE_ASSIGN_OR_RETURN(const uint64_t last, ParseId(ends[1]));
+    if (last < first) {
+      return absl::InvalidArgumentError("ids: a range must not end before its start, like 5-9");
+    }
+    v1::TokenRange* range = selection.add_ranges();
+    range->set_first(first);
+    range->set_end(last + 1);
+  }
+  return selection;
+}
+
+absl::StatusOr<v1::TokenRange> ParseRange(absl::string_view text) {
+  const std::vector<absl::string_view> ends = absl::StrSplit(text, ':');
+  if (ends.size() != 2) {
+    return absl::InvalidArgumentError("range: want A:B, the ids A to B - 1");
+  }
+  v1::TokenRange range;
+  LETHE_ASSIGN_OR_RETURN(const uint64_t first, ParseId(ends[0]));
+  LETHE_ASSIGN_OR_RETURN(const uint64_t end, ParseId(ends[1]));
+  if (end <= first) {
+    return absl::InvalidArgumentError("range: in A:B the end B must be above A");
+  }
+  range.set_first(first);
+  range.set_end(end);
+  return range;
+}
+
+absl::StatusOr<std::vector<int32_t>> ParseVocabIds(absl::string_view text) {
+  std::vector<int32_t> vocab_ids;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    LETHE_ASSIGN_OR_RETURN(const uint64_t id, ParseId(item));
+    if (id > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
+      return absl::InvalidArgumentError("vocab-ids: each must be from 0 to 2147483647");
+    }
+    vocab_ids.push_back(static_cast<int32_t>(id));
+  }
+  return vocab_ids;
+}
+
+std::string FormatRange(const v1::TokenRange& range) {
+  if (range.end() <= range.first()) {
+    return "none";
+  }
+  return range.end() - range.first() == 1 ? absl::StrCat(range.first())
+                                          : absl::StrCat(range.first(), "-", range.end() - 1);
+}
+
+std::string FormatRanges(const google::protobuf::RepeatedPtrField<v1::TokenRange>& ranges) {
+  std::string text;
+  v1::TokenRange joined;
+  bool any = false;
+  for (const v1::TokenRange& range : ranges) {
+    if (any && range.first() == joined.end()) {
+      joined.set_end(range.end());
+      continue;
+    }
+    if (any) {
+      absl::StrAppend(&text, FormatRange(joined), ", ");
+    }
+    joined = range;
+    any = true;
+  }
+  return any ? absl::StrCat(text, FormatRange(joined)) : "none";
+}
+
+}  // namespace lethe::client

@@ -1,0 +1,37 @@
+// RunModelBench, RunForgetBench: the benchmarks behind `lethe bench`.
+//
+// Shapes:   sizes are tokens of history.
+// Units:    tokens/s, milliseconds.
+// Requires: none.
+// Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000.
+// Effects:  prints to standard output: machine, model, shapes, then median, least and greatest of the runs.
+// Numerics: one thread.
+// Threads:  owner thread.
+#ifndef LETHE_SERVER_BENCH_BENCHES_H_
+#define LETHE_SERVER_BENCH_BENCHES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace lethe::bench {
+
+struct BenchOptions {
+  std::string model_directory;
+  std::vector<int64_t> sizes;  // tokens of history
+  int runs = 5;
+  bool json = false;
+};
+
+// Prefill at every size, and decode of 128 tokens after a history of that size.
+absl::Status RunModelBench(const BenchOptions& options);
+
+// A Forget of one token at several distances from the head of a history of every size, against
+// evaluating the tokens behind it: the promise is at most 2.2 times that and 128 tokens.
+absl::Status RunForgetBench(const BenchOptions& options);
+
+}  // namespace lethe::bench
+
+#endif  // LETHE_SERVER_BENCH_BENCHES_H_

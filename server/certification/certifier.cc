@@ -1,0 +1,186 @@
+#include "server/certification/certifier.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "audit/certificate/head_proof.h"
+#include "kernels/base/status_macros.h"
+#include "server/certification/sv_heads.h"
+#include "server/error/error_info.h"
+
+namespace lethe {
+namespace {
+
+class CertifyAnswer : public StoredAnswer {
+ public:
+  void DropOpenings() override { digest.reset(); }
+  uint64_t seq = 0;
+  std::vector<HeadReport> heads;
+  std::optional<audit::Sha256Digest> digest;
+};
+
+absl::Status EpochPassed(absl::string_view field) {
+  return WithErrorInfo(absl::FailedPreconditionError(absl::StrCat(
+                           field,
+                           ": the certified state is not the present one any more; bundles are "
+                           "computed from the present state and never stored")),
+                       {"EPOCH_PASSED", {{"field", std::string(field)}}});
+}
+
+bool IsPresent(const RecordRef& ref, const SessionEntry& entry)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
+  return ref.seq == entry.record_refs.back().seq && ref.mark.epoch == entry.mark.epoch &&
+         ref.num_inputs == entry.session->num_tokens();
+}
+
+absl::StatusOr<CertificateText> FetchText(const RecordRef& ref, const AuditTrail& trail,
+                                          const SessionEntry& entry)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
+  CertificateText text;
+  text.ref = ref;
+  LETHE_ASSIGN_OR_RETURN(text.envelope, trail.log->Body(ref.leaf_hash));
+  LETHE_ASSIGN_OR_RETURN(text.log_proof, trail.log->ProofFile(ref.leaf_index));
+  const audit::Opening* opening = entry.records.FindOpening(ref.leaf_hash);
+  if (opening != nullptr) text.opening = audit::WriteOpening(*opening);
+  return text;
+}
+
+absl::StatusOr<std::string> MakeBundle(const audit::Sha256Digest& leaf_hash,
+                                       const Session& session) {
+  audit::ProofBundle bundle;
+  bundle.leaf_hash = leaf_hash;
+  bundle.parts = session.StateParts().parts();
+  const std::vector<uint64_t> ids = RetainedIds(session.inputs());
+  for (const SvHead& head : SvHeads(session.state())) {
+    bundle.heads.push_back(BundleOfHead(head, ids));
+  }
+  return audit::WriteBundle(bundle);
+}
+
+HeadReport ReportHead(const SvHead& head, const audit::MemoryDraft& draft) {
+  HeadReport report;
+  report.head = head.name;
+  report.num_keys = static_cast<int64_t>(draft.classes.size());
+  for (const audit::KeyClass key_class : draft.classes) {
+    if (key_class == audit::KeyClass::kMargin) ++report.num_margin;
+    if (key_class == audit::KeyClass::kError) ++report.num_error;
+    if (key_class == audit::KeyClass::kReserve) ++report.num_reserve;
+  }
+  return report;
+}
+
+audit::Sha256Digest PartHash(const std::vector<audit::StatePart>& parts, const SvHead& head) {
+  const std::string name = audit::SupportPartName(head.layer, head.group, head.head);
+  for (const audit::StatePart& part : parts) {
+    if (part.name == name) return part.hash;
+  }
+  return {};
+}
+
+// Proves every head and fills in the draft's memories and the receipt's heads.
+absl::Status ProveHeads(const Session& session, const Call& call, audit::RecordDraft* draft,
+                        CertifyReceipt* receipt) {
+  for (const SvHead& head : SvHeads(session.state())) {
+    LETHE_RETURN_IF_ERROR(call.Check());
+    audit::MemoryDraft memory = DraftHead(head, draft->retained);
+    HeadReport report = ReportHead(head, memory);
+    LETHE_ASSIGN_OR_RETURN(const std::optional<svdd::OptimalityBounds> bounds, ProveHead(head));
+    if (bounds.has_value()) {
+      memory.deviation = audit::ToDeviation(*bounds);
+      memory.part_hash = PartHash(receipt->parts, head);
+      memory.smallest_margin = bounds->smallest_margin;
+      memory.partition_proved = bounds->partition_proved;
+      report.partition_proved = bounds->partition_proved;
+      if (!InWarmUp(head)) report.bounds = bounds;
+    }
+    draft->memories.push_back(std::move(memory));
+    receipt->heads.push_back(std::move(report));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
+                                             const CertifyAnswer& answer, const AuditTrail& trail,
+                                             const SessionEntry& entry)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
+  const RecordRef& ref = entry.record_refs[answer.seq - 1];
+  CertifyReceipt receipt;
+  LETHE_ASSIGN_OR_RETURN(receipt.certificate, FetchText(ref, trail, entry));
+  receipt.heads = answer.heads;
+  receipt.digest = answer.digest;
+  if (command.include_bundle) {
+    if (!IsPresent(ref, entry)) return EpochPassed("include_bundle");
+    LETHE_ASSIGN_OR_RETURN(receipt.bundle, MakeBundle(ref.leaf_hash, *entry.session));
+  }
+  return receipt;
+}
+
+absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command, const Call& call,
+                                           const AuditTrail& trail, const Session& session,
+                                           SessionEntry* entry)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex) {
+  CertifyReceipt receipt;
+  const audit::StateParts parts = session.StateParts();
+  receipt.parts = parts.parts();
+  receipt.digest = parts.Digest();
+  audit::RecordDraft draft = StartDraft(trail, audit::RecordKind::kCertify, *entry, command.nonce,
+                                        command.request.request_id);
+  draft.digest_after = *receipt.digest;
+  draft.retained = RetainedIds(session.inputs());
+  draft.proves_optimality = true;
+  LETHE_RETURN_IF_ERROR(ProveHeads(session, call, &draft, &receipt));
+  const absl::StatusOr<audit::FinishedRecord> record =
+      trail.recorder->Record(draft, &entry->records);
+  if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
+  const RecordRef ref =
+      MakeRecordRef(*record, audit::RecordKind::kCertify, entry->mark, session.num_tokens());
+  entry->record_refs.push_back(ref);
+  auto answer = std::make_shared<CertifyAnswer>();
+  answer->seq = ref.seq;
+  answer->heads = receipt.heads;
+  answer->digest = receipt.digest;
+  entry->requests.Remember(command.request, std::move(answer));
+  entry->Publish();
+  receipt.certificate = {ref, record->envelope, record->proof_file, record->opening};
+  if (command.include_bundle) {
+    LETHE_ASSIGN_OR_RETURN(receipt.bundle, MakeBundle(ref.leaf_hash, session));
+  }
+  return receipt;
+}
+
+}  // namespace
+
+absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call& call,
+                                       ComputeScheduler* scheduler, const AuditTrail& trail,
+                                       const std::shared_ptr<SessionEntry>& entry) {
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
+  FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<CertifyAnswer>(command.request));
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  if (answer != nullptr) return RepeatCertify(command, *answer, trail, *entry);
+  return RecordState(command, call, trail, *session, entry.get());
+}
+
+absl::StatusOr<FetchedCertificate> GetCertificate(uint64_t seq, bool include_bundle,
+                                                  const AuditTrail& trail,
+                                                  const std::shared_ptr<SessionEntry>& entry) {
+  FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  const std::vector<RecordRef>& refs = entry->record_refs;
+  if (refs.empty() || seq > refs.size()) {
+    return WithErrorInfo(
+        absl::NotFoundError(absl::StrCat("seq: this session has ", refs.size(), " records")),
+        {"RECORD_NOT_FOUND", {{"field", "seq"}, {"num_records", absl::StrCat(refs.size())}}});
+  }
+  const RecordRef& ref = seq == 0 ? refs.back() : refs[seq - 1];
+  if (include_bundle && !IsPresent(ref, *entry)) return EpochPassed("include_bundle");
+  FetchedCertificate fetched;
+  LETHE_ASSIGN_OR_RETURN(fetched.certificate, FetchText(ref, trail, *entry));
+  if (include_bundle) {
+    LETHE_ASSIGN_OR_RETURN(fetched.bundle, MakeBundle(ref.leaf_hash, *session));
+  }
+  return fetched;
+}
+
+}  // namespace lethe

@@ -1,0 +1,201 @@
+#include "server/certification/forgetter.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "server/certification/fork_forget.h"
+#include "server/certification/sv_heads.h"
+#include "server/error/error_info.h"
+
+namespace lethe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class ForgetAnswer : public StoredAnswer {
+ public:
+  explicit ForgetAnswer(const ForgetReceipt& value) : receipt(value) {}
+  void DropOpenings() override { receipt.digest_after.reset(); }
+  ForgetReceipt receipt;
+};
+
+absl::Status WithForgetReason(absl::Status status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return WithDefaultReason(std::move(status), "INPUT_NOT_FOUND");
+    case absl::StatusCode::kInvalidArgument:
+      return WithDefaultReason(std::move(status), "INVALID_SELECTION");
+    case absl::StatusCode::kFailedPrecondition:
+      return WithDefaultReason(std::move(status), "DERIVED_TOKENS");
+    default:
+      return status;
+  }
+}
+
+audit::DerivedPolicy ToAuditPolicy(DerivedPolicy policy) {
+  switch (policy) {
+    case DerivedPolicy::kKeepAndReport:
+      return audit::DerivedPolicy::kKeepAndReport;
+    case DerivedPolicy::kForgetDerived:
+      return audit::DerivedPolicy::kForgetDerived;
+    case DerivedPolicy::kFail:
+    case DerivedPolicy::kUnspecified:
+      break;
+  }
+  return audit::DerivedPolicy::kFail;
+}
+
+std::vector<uint64_t> Merge(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) {
+  std::vector<uint64_t> merged;
+  std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(merged));
+  return merged;
+}
+
+std::vector<uint64_t> Without(const std::vector<uint64_t>& ids,
+                              const std::vector<uint64_t>& removed) {
+  std::vector<uint64_t> rest;
+  std::set_difference(ids.begin(), ids.end(), removed.begin(), removed.end(),
+                      std::back_inserter(rest));
+  return rest;
+}
+
+// Every memory group of the model; all are re-evaluated in this version.
+std::vector<GroupMethod> GroupMethods(const ModelConfig& config) {
+  std::vector<GroupMethod> methods;
+  for (size_t layer = 0; layer < config.layers.size(); ++layer) {
+    const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
+    if (memory == nullptr) continue;
+    for (size_t group = 0; group < memory->groups.size(); ++group) {
+      methods.push_back({absl::StrCat("layer.", layer, ".group.", group, ".",
+                                      MemoryKindName(memory->groups[group].kind)),
+                         memory->bounded});
+    }
+  }
+  return methods;
+}
+
+// Token-wise layers hold no state, so no report names them.
+std::vector<audit::LayerReport> LayerReports(const ModelConfig& config) {
+  std::vector<audit::LayerReport> reports;
+  for (size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (std::holds_alternative<MlpLayerConfig>(config.layers[layer])) continue;
+    const bool memory = std::holds_alternative<MemoryLayerConfig>(config.layers[layer]);
+    reports.push_back(
+        {static_cast<uint64_t>(layer), memory ? "memory" : "local", audit::LayerMethod::kReplay});
+  }
+  return reports;
+}
+
+ForgetReceipt ReceiptOfPlan(const ForgetPlan& plan, DerivedPolicy policy) {
+  ForgetReceipt receipt;
+  const bool take = policy == DerivedPolicy::kForgetDerived;
+  const std::vector<uint64_t> removed =
+      take ? Merge(plan.selected_ids, plan.derived_ids) : plan.selected_ids;
+  receipt.forgotten = ToRanges(removed);
+  receipt.num_forgotten = static_cast<int64_t>(removed.size());
+  (take ? receipt.derived_forgotten : receipt.derived_kept) = ToRanges(plan.derived_ids);
+  receipt.first_rank = plan.first_rank;
+  receipt.num_inputs = plan.num_tokens_after;
+  receipt.num_reevaluated = plan.tokens_to_evaluate;
+  receipt.num_snapshots_destroyed = plan.snapshots_destroyed;
+  return receipt;
+}
+
+ForgetReceipt ReceiptOfResult(const ForgetResult& result) {
+  ForgetReceipt receipt;
+  const std::vector<uint64_t> removed = Merge(result.forgotten_ids, result.derived_removed_ids);
+  receipt.forgotten = ToRanges(removed);
+  receipt.num_forgotten = static_cast<int64_t>(removed.size());
+  receipt.derived_kept = ToRanges(result.derived_kept_ids);
+  receipt.derived_forgotten = ToRanges(result.derived_removed_ids);
+  receipt.first_rank = result.first_rank;
+  receipt.num_inputs = result.num_tokens_after;
+  receipt.num_reevaluated = result.tokens_evaluated;
+  receipt.num_snapshots_destroyed = result.snapshots_destroyed;
+  receipt.digest_after = result.digest_after;
+  return receipt;
+}
+
+audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& trail,
+                               const SessionEntry& entry, const Inputs& before,
+                               const StagedForget& staged) {
+  const ForgetResult& result = staged.result();
+  audit::RecordDraft draft = StartDraft(trail, audit::RecordKind::kForget, entry, command.nonce,
+                                        command.request.request_id);
+  draft.digest_before = result.digest_before;
+  draft.digest_after = result.digest_after;
+  draft.forgotten = Merge(result.forgotten_ids, result.derived_removed_ids);
+  draft.retained = Without(RetainedIds(before), draft.forgotten);
+  draft.derived_policy = ToAuditPolicy(command.policy);
+  draft.derived_kept = result.derived_kept_ids;
+  draft.layers = LayerReports(entry.model->config());
+  for (const SvHead& head : SvHeads(staged.state())) {
+    draft.memories.push_back(DraftHead(head, draft.retained));
+  }
+  draft.stores = {{"session-memory", "replaced"}, {"session-snapshots", "destroyed"}};
+  return draft;
+}
+
+// Stages, records and commits; the session is locked and still as it was on every error.
+absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& call,
+                                      const AuditTrail& trail, Session* session,
+                                      SessionEntry* entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const Clock::time_point start = Clock::now();
+  absl::StatusOr<std::unique_ptr<StagedForget>> staged =
+      session->StageForget(command.selector, command.policy);
+  if (!staged.ok()) return WithForgetReason(staged.status());
+  ForgetReceipt receipt = ReceiptOfResult((*staged)->result());
+  receipt.methods = GroupMethods(entry->model->config());
+  const audit::RecordDraft draft = DraftForget(command, trail, *entry, session->inputs(), **staged);
+  ForkForgets forks(entry->LiveForks(), draft.forgotten, command);
+  LETHE_RETURN_IF_ERROR(call.Check());
+
+  const absl::StatusOr<audit::FinishedRecord> record =
+      trail.recorder->Record(draft, &entry->records);
+  if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
+  // Nothing below can fail: the session has been locked since it was staged.
+  LETHE_CHECK(session->Commit(*std::move(staged)).ok());
+  entry->mark.epoch += 1;
+  entry->mark.num_forgotten += receipt.num_forgotten;
+  forks.Commit();
+  entry->requests.DropOpenings();
+  receipt.record =
+      MakeRecordRef(*record, audit::RecordKind::kForget, entry->mark, session->num_tokens());
+  entry->record_refs.push_back(*receipt.record);
+  receipt.duration_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  entry->requests.Remember(command.request, std::make_shared<ForgetAnswer>(receipt));
+  entry->Publish();
+  return receipt;
+}
+
+}  // namespace
+
+absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const Call& call,
+                                           ComputeScheduler* scheduler, const AuditTrail& trail,
+                                           const std::shared_ptr<SessionEntry>& entry) {
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
+  FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<ForgetAnswer>(command.request));
+  if (answer != nullptr) {
+    ForgetReceipt receipt = answer->receipt;
+    receipt.repeated_request = true;
+    return receipt;
+  }
+  LETHE_ASSIGN_OR_RETURN(Session * session, entry->LiveSession());
+  if (!command.validate_only) return Execute(command, call, trail, session, entry.get());
+  const absl::StatusOr<ForgetPlan> plan = session->PlanForget(command.selector, command.policy);
+  if (!plan.ok()) return WithForgetReason(plan.status());
+  ForgetReceipt receipt = ReceiptOfPlan(*plan, command.policy);
+  receipt.methods = GroupMethods(entry->model->config());
+  return receipt;
+}
+
+}  // namespace lethe

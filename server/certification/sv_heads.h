@@ -1,0 +1,53 @@
+// SvHead: the support-vector heads of a state, in the order and under the names that certificates use.
+//
+// Equation:  none.
+// Shapes:    token_ids: of all inputs of the state in rank order; the first num_keys of them name the gated keys.
+// Units:     a = alpha m in [0, 1].
+// Requires:  token_ids.size() >= num_keys of every head (LETHE_CHECK); views are valid until the state changes.
+// Rejects:   ProveHead: what svdd::ProveOptimality rejects (an internal error here).
+// Effects:   none.
+// Numerics:  ProveHead is rigorous (memory/svdd/proof.h), O(n |S u E| d).
+// Threads:   compatible.
+#ifndef LETHE_SERVER_CERTIFICATION_SV_HEADS_H_
+#define LETHE_SERVER_CERTIFICATION_SV_HEADS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "audit/certificate/bundle.h"
+#include "audit/certificate/recorder.h"
+#include "memory/svdd/proof.h"
+#include "memory/svdd/sv_memory.h"
+#include "server/model/model_state.h"
+
+namespace lethe {
+
+struct SvHead {
+  uint64_t layer = 0;
+  uint64_t group = 0;
+  uint64_t head = 0;
+  std::string name;  // "layer.4.group.0.head.0"
+  svdd::SvHeadView view;
+};
+
+std::vector<SvHead> SvHeads(const ModelState& state);
+
+// P2 of a head; nothing for a head without gated keys.
+absl::StatusOr<std::optional<svdd::OptimalityBounds>> ProveHead(const SvHead& head);
+
+// True while alpha = 1/n exactly (n <= box mass): there is nothing to prove.
+bool InWarmUp(const SvHead& head);
+
+// The head's partition for a record, without bounds.
+audit::MemoryDraft DraftHead(const SvHead& head, absl::Span<const uint64_t> token_ids);
+// The head's keys, values and solution for a proof bundle.
+audit::BundleHead BundleOfHead(const SvHead& head, absl::Span<const uint64_t> token_ids);
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_CERTIFICATION_SV_HEADS_H_

@@ -1,0 +1,105 @@
+// GenerateSink, GenerateCommand and the events of a stream: what a Generate is asked and what it sends, without gRPC.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     token_ids, vocab_ids and ranks as in session.h; times in microseconds.
+// Requires:  events come in the order of proto/lethe/v1/generation.proto: Started, then any, then Finished.
+// Rejects:   none.
+// Effects:   a sink's call may block while the client reads slowly; no lock and no compute slot is held meanwhile.
+//            It returns false when the client is gone: what it was given then counts as not sent.
+// Numerics:  none.
+// Threads:   one thread per stream.
+#ifndef LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_
+#define LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/sampling/sampling.h"
+#include "server/session/forget.h"
+#include "server/session_registry/request_table.h"
+
+namespace lethe {
+
+struct GenerateCommand {
+  std::vector<int32_t> prompt;  // vocab_ids; may be empty when the session holds inputs
+  std::string subject;
+  SamplingParameters sampling;  // seed set; max_tokens unset = kDefaultMaxTokens or what is left
+  std::vector<std::string> stop;
+  bool want_logprobs = false;
+  bool ignore_end_of_text = false;
+  bool remember = true;
+  RequestKey request;
+};
+
+inline constexpr int64_t kDefaultMaxTokens = 256;
+
+enum class FinishReason {
+  kStopString,
+  kEndOfText,
+  kMaxTokens,
+  kContextLimit,
+  kShutdown,
+  kForgotten,
+};
+
+struct StartedEvent {
+  uint64_t seed = 0;
+  TokenIdRange prompt_token_ids;  // empty without a prompt
+  int64_t num_context_tokens = 0;
+};
+
+struct GeneratedTokenEvent {
+  uint64_t token_id = 0;
+  int32_t vocab_id = 0;
+  std::optional<double> logprob;
+  std::vector<TokenLogprob> top_logprobs;
+};
+
+struct DeltaEvent {
+  std::string text;  // valid UTF-8
+  std::string raw;   // the same bytes as drawn
+  std::vector<GeneratedTokenEvent> tokens;
+};
+
+struct ForgetNoticeEvent {
+  int64_t num_forgotten = 0;
+  int64_t num_context_tokens = 0;
+};
+
+struct ProgressEvent {
+  int64_t num_prompt_tokens_done = 0;
+  int64_t num_prompt_tokens = 0;
+};
+
+struct GenerateUsage {
+  int64_t num_prompt_tokens = 0;
+  int64_t num_generated_tokens = 0;
+  int64_t num_cached_tokens = 0;
+  int64_t prompt_us = 0;
+  int64_t generation_us = 0;
+};
+
+struct FinishedEvent {
+  FinishReason reason = FinishReason::kMaxTokens;
+  std::string matched_stop;
+  GenerateUsage usage;
+  TokenIdRange answer_token_ids;  // empty when nothing was generated
+  int64_t num_invalid_utf8 = 0;
+};
+
+class GenerateSink {
+ public:
+  virtual ~GenerateSink() = default;
+  virtual bool Started(const StartedEvent& event) = 0;
+  virtual bool Delta(const DeltaEvent& event) = 0;
+  virtual bool ForgetNotice(const ForgetNoticeEvent& event) = 0;
+  virtual bool Progress(const ProgressEvent& event) = 0;
+  virtual bool Finished(const FinishedEvent& event) = 0;
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_

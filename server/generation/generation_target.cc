@@ -1,0 +1,69 @@
+#include "server/generation/generation_target.h"
+
+#include <utility>
+
+#include "kernels/base/status_macros.h"
+
+namespace lethe {
+namespace {
+
+// For work that must be done although the client is gone.
+class UnconditionalCall : public Call {
+ public:
+  absl::Status Check() const override { return absl::OkStatus(); }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfSession(
+    std::shared_ptr<SessionEntry> entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  LETHE_RETURN_IF_ERROR(entry->LiveSession().status());
+  LETHE_RETURN_IF_ERROR(entry->BeginWrite());
+  return std::unique_ptr<GenerationTarget>(new GenerationTarget(std::move(entry)));
+}
+
+absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfFork(
+    std::shared_ptr<SessionEntry> entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  auto fork = std::make_shared<SessionFork>();
+  fork->session = session->Fork();
+  fork->mark = entry->mark;
+  entry->forks.push_back(fork);
+  std::unique_ptr<GenerationTarget> target(new GenerationTarget(std::move(entry)));
+  target->fork_ = std::move(fork);
+  return target;
+}
+
+GenerationTarget::~GenerationTarget() {
+  if (is_fork()) return;
+  FairMutexLock lock(&entry_->mutex);
+  entry_->EndWrite();
+  entry_->Publish();
+}
+
+absl::Status GenerationTarget::Run(ComputeSlot /*slot*/, const Work& work) {
+  if (is_fork()) {
+    FairMutexLock lock(&fork_->mutex);
+    if (fork_->session == nullptr) return SessionDeletedError();
+    return work(fork_->session.get(), fork_->mark);
+  }
+  FairMutexLock lock(&entry_->mutex);
+  LETHE_ASSIGN_OR_RETURN(Session * session, entry_->LiveSession());
+  absl::Status status = work(session, entry_->mark);
+  entry_->PublishLength();
+  return status;
+}
+
+void GenerationTarget::TakeBack(ComputeScheduler* scheduler, const TokenIdRange& range) {
+  if (is_fork() || range.first >= range.end) return;
+  absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
+  FairMutexLock lock(&entry_->mutex);
+  if (entry_->session == nullptr) return;
+  const auto taken =
+      entry_->session->Forget(ForgetSelector::Ranges({range}), DerivedPolicy::kForgetDerived);
+  // NOT_FOUND: a Forget removed them first.
+  if (taken.ok()) ++entry_->mark.epoch;
+  entry_->PublishLength();
+}
+
+}  // namespace lethe

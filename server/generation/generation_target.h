@@ -1,0 +1,57 @@
+// GenerationTarget: the history that a Generate or an Append writes to: the session itself or a fork of it.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  none.
+// Rejects:   Session: what SessionEntry::BeginWrite rejects. Run: ABORTED, reason SESSION_DELETED; what the work returns.
+// Effects:   a target of the session itself holds the session's right to write until it is destroyed. A fork is registered with
+//            its session, so that every Forget reaches it, and dropped with the target.
+// Numerics:  none.
+// Threads:   one thread per target; Run takes the compute slot that it is given, then the history's lock.
+#ifndef LETHE_SERVER_GENERATION_GENERATION_TARGET_H_
+#define LETHE_SERVER_GENERATION_GENERATION_TARGET_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+
+#include "server/scheduler/compute_scheduler.h"
+#include "server/session_registry/session_entry.h"
+
+namespace lethe {
+
+class GenerationTarget {
+ public:
+  // Work on the locked history: one token, or one piece of a prompt.
+  using Work = std::function<absl::Status(Session*, const HistoryMark&)>;
+
+  // `entry` must be locked; both keep it alive.
+  static absl::StatusOr<std::unique_ptr<GenerationTarget>> OfSession(
+      std::shared_ptr<SessionEntry> entry);
+  static absl::StatusOr<std::unique_ptr<GenerationTarget>> OfFork(
+      std::shared_ptr<SessionEntry> entry);
+  ~GenerationTarget();
+  GenerationTarget(const GenerationTarget&) = delete;
+  GenerationTarget& operator=(const GenerationTarget&) = delete;
+
+  // `slot` is held until the lock is released.
+  absl::Status Run(ComputeSlot slot, const Work& work);
+  // Removes inputs that the client was never told of, where they are retained still; the client may be gone.
+  // No effect on a fork.
+  void TakeBack(ComputeScheduler* scheduler, const TokenIdRange& range);
+
+  bool is_fork() const { return fork_ != nullptr; }
+
+ private:
+  explicit GenerationTarget(std::shared_ptr<SessionEntry> entry) : entry_(std::move(entry)) {}
+
+  const std::shared_ptr<SessionEntry> entry_;
+  std::shared_ptr<SessionFork> fork_;  // null: the session itself
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_GENERATION_GENERATION_TARGET_H_

@@ -1,0 +1,104 @@
+#include "server/generation/ingest.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/error/error_info.h"
+
+namespace lethe {
+namespace {
+
+class AppendAnswer : public StoredAnswer {
+ public:
+  explicit AppendAnswer(const AppendReceipt& value) : receipt(value) {}
+  const AppendReceipt receipt;
+};
+
+absl::Status Gone() { return absl::CancelledError("the client went away"); }
+
+absl::Status CheckGoOn(const Call& call) {
+  if (call.stopping()) {
+    return WithErrorInfo(absl::UnavailableError("the server is shutting down"),
+                         {"SHUTTING_DOWN", {}});
+  }
+  return call.Check();
+}
+
+}  // namespace
+
+absl::Status CheckBudget(const Session& session, int64_t count, absl::string_view field) {
+  const int64_t remaining = session.max_tokens() - session.num_tokens();
+  if (count <= remaining) return absl::OkStatus();
+  return WithErrorInfo(
+      absl::InvalidArgumentError(
+          absl::StrCat(field, ": want at most ", remaining,
+                       " tokens, which is what the model's max_tokens leaves "
+                       "this session; got ",
+                       count)),
+      {"CONTEXT_BUDGET",
+       {{"field", std::string(field)}, {"remaining_tokens", absl::StrCat(remaining)}}});
+}
+
+absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
+                                    const IngestOptions& options, const Call& call,
+                                    ComputeScheduler* scheduler, GenerationTarget* target) {
+  TokenIdRange given;
+  size_t num_done = 0;
+  const auto piece = [&]() -> absl::Status {
+    LETHE_RETURN_IF_ERROR(CheckGoOn(call));
+    LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
+    const auto count =
+        std::min(static_cast<size_t>(kIngestPieceTokens), vocab_ids.size() - num_done);
+    return target->Run(std::move(slot), [&](Session* session, const HistoryMark& /*mark*/) {
+      const auto ids =
+          session->Append(vocab_ids.subspan(num_done, count), options.subject, options.kind);
+      if (!ids.ok()) return ids.status();
+      if (num_done == 0) given.first = ids->front();
+      given.end = ids->back() + 1;
+      return absl::OkStatus();
+    });
+  };
+  while (num_done < vocab_ids.size()) {
+    absl::Status status = piece();
+    num_done = std::min(num_done + static_cast<size_t>(kIngestPieceTokens), vocab_ids.size());
+    if (status.ok() && options.on_piece && !options.on_piece(static_cast<int64_t>(num_done))) {
+      status = Gone();
+    }
+    if (!status.ok()) {
+      target->TakeBack(scheduler, given);
+      return status;
+    }
+  }
+  return given;
+}
+
+absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const Call& call,
+                                           ComputeScheduler* scheduler,
+                                           const std::shared_ptr<SessionEntry>& entry) {
+  std::unique_ptr<GenerationTarget> target;
+  {
+    FairMutexLock lock(&entry->mutex);
+    LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<AppendAnswer>(command.request));
+    if (answer != nullptr) return answer->receipt;
+    LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+    LETHE_RETURN_IF_ERROR(
+        CheckBudget(*session, static_cast<int64_t>(command.vocab_ids.size()), "input"));
+    LETHE_ASSIGN_OR_RETURN(target, GenerationTarget::OfSession(entry));
+  }
+  IngestOptions options;
+  options.subject = command.subject;
+  options.kind = InputKind::kAppended;
+  AppendReceipt receipt;
+  LETHE_ASSIGN_OR_RETURN(receipt.token_ids,
+                         Ingest(command.vocab_ids, options, call, scheduler, target.get()));
+  FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  receipt.num_inputs = session->num_tokens();
+  entry->requests.Remember(command.request, std::make_shared<AppendAnswer>(receipt));
+  return receipt;
+}
+
+}  // namespace lethe

@@ -1,0 +1,62 @@
+// Ingest, AppendInputs: bring vocab_ids into a history, piece by piece, so that a Forget or a cancellation gets in between.
+//
+// Equation:  none.
+// Shapes:    vocab_ids [count], count >= 1, each in [0, vocab_size) (the edge checked it).
+// Units:     token_ids.
+// Requires:  IngestOptions::start is the session's next token_id and nobody else writes to the target.
+// Rejects:   Ingest, AppendInputs: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (SHUTTING_DOWN) between pieces; INVALID_ARGUMENT,
+//            reason CONTEXT_BUDGET with the remaining budget, when the history has no room; ABORTED (SESSION_BUSY,
+//            SESSION_DELETED); INTERNAL.
+// Effects:   all or nothing: on error every piece already ingested is taken back (its token_ids stay unused).
+// Numerics:  the state does not depend on the pieces (contract C1).
+// Threads:   safe.
+#ifndef LETHE_SERVER_GENERATION_INGEST_H_
+#define LETHE_SERVER_GENERATION_INGEST_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "server/generation/generation_target.h"
+
+namespace lethe {
+
+// Tokens evaluated under one hold of the lock: the longest that a Forget waits for a prompt.
+inline constexpr int64_t kIngestPieceTokens = 128;
+
+struct IngestOptions {
+  std::string subject;
+  InputKind kind = InputKind::kPrompt;
+  // Called between pieces, unlocked, with the number of tokens done; false = the client is gone.
+  std::function<bool(int64_t)> on_piece;
+};
+
+// The token_ids given.
+absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
+                                    const IngestOptions& options, const Call& call,
+                                    ComputeScheduler* scheduler, GenerationTarget* target);
+
+// INVALID_ARGUMENT, reason CONTEXT_BUDGET, naming `field` unless count fits into what the session's max_tokens leaves.
+absl::Status CheckBudget(const Session& session, int64_t count, absl::string_view field);
+
+struct AppendCommand {
+  std::vector<int32_t> vocab_ids;
+  std::string subject;
+  RequestKey request;
+};
+struct AppendReceipt {
+  TokenIdRange token_ids;
+  int64_t num_inputs = 0;  // retained after the call
+};
+absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const Call& call,
+                                           ComputeScheduler* scheduler,
+                                           const std::shared_ptr<SessionEntry>& entry);
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_GENERATION_INGEST_H_

@@ -1,0 +1,107 @@
+// lethe-server: loads models, opens the data directory, serves until SIGTERM or SIGINT.
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "audit/crypto/sha256.h"
+#include "kernels/base/status_macros.h"
+#include "server/diagnostics/log.h"
+#include "server/model/numerics_id.h"
+#include "server/options.h"
+#include "server/rpc/rpc_server.h"
+#include "server/rpc/server_core.h"
+#include "server/store/data_directory.h"
+
+namespace lethe {
+namespace {
+
+// Session state must not end in a core file, nor be read by another process of the same user.
+void ForbidDumps() {
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+}
+
+// Blocked before any thread starts, so that only WaitForStopSignal sees them.
+sigset_t BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+audit::Sha256Digest ProgramDigest() {
+  audit::Sha256 hash;
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::vector<char> block(size_t{1} << 20);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
+    hash.Update(absl::string_view(block.data(), static_cast<size_t>(file.gcount())));
+  }
+  return hash.Finish();
+}
+
+std::string BuildName() {
+  return absl::StrCat("lethe ", LETHE_VERSION, " ", LETHE_COMPILER, " x86-64-v3");
+}
+
+absl::Status LoadModels(const ServerOptions& options, ServerCore* core) {
+  for (const std::string& directory : options.model_directories) {
+    LogInfo(absl::StrCat("loading the model in ", directory));
+    LETHE_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, Model::Load(directory));
+    LETHE_RETURN_IF_ERROR(core->models.Add(std::move(model)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const ServerOptions& options) {
+  const sigset_t signals = BlockStopSignals();
+  ServerCore core(options.compute_threads, options.max_sessions);
+  LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
+                         DataDirectory::Open(options.data_directory, options.origin));
+  core.trail = {data->log(), data->recorder(), ProgramDigest(), BuildName()};
+  core.record_spki = data->record_spki();
+  LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
+  NumericsId();  // the self-test runs before the first call, not in it
+  LETHE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RpcServer> server,
+      RpcServer::Start(&core, {options.listen_address, options.max_message_bytes}));
+  std::printf("lethe-server listening on %s\n", server->address().c_str());
+  std::printf("trust file for auditors: %s\n", data->trust_path().c_str());
+  std::fflush(stdout);
+  if (const absl::Status frozen = data->log()->frozen(); !frozen.ok()) {
+    LogError(
+        absl::StrCat("the audit log is frozen, nothing will be certified: ", frozen.message()));
+  }
+  int signal = 0;
+  sigwait(&signals, &signal);
+  LogInfo(
+      absl::StrCat("stopping; running calls may go on for ", options.drain_seconds, " seconds"));
+  server->Shutdown(options.drain_seconds);
+  LogInfo("stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace lethe
+
+int main(int argc, char** argv) {
+  lethe::ForbidDumps();
+  lethe::ServerOptions options;
+  if (const std::optional<int> code = lethe::ParseOptions(argc, argv, &options)) return *code;
+  lethe::SetLogLevel(options.log_level);
+  const absl::Status status = lethe::Run(options);
+  if (status.ok()) return 0;
+  lethe::LogError(status.message());
+  return 1;
+}

@@ -1,0 +1,118 @@
+// ModelState, ModelSnapshot: everything of a session that the model's layers carry from token to
+// token.
+//
+// Equation:  docs/model-format.md section 2; a fold over the tokens in rank order.
+// Shapes:    features [width] f32, logits [vocab_size] f32.
+// Units:     ranks from 0.
+// Requires:  vocab_ids in [0, vocab_size) (checked by LETHE_CHECK); Restore: a snapshot of this
+//            object or of one that it was cloned from, the tokens before which have not changed
+//            since, with snapshot.num_tokens() <= num_tokens().
+// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Evaluate: INTERNAL when
+//            an activation is not finite, and what a Memory rejects; then only Restore or
+//            destruction may follow.
+// Effects:   Evaluate advances the state. Restore leaves no byte that depends on a later token.
+//            Convolution tails, windows and features are overwritten when dropped.
+// Numerics:  bits are a function of the token sequence alone, whatever the cut into calls.
+// Threads:   compatible.
+#ifndef LETHE_SERVER_MODEL_MODEL_STATE_H_
+#define LETHE_SERVER_MODEL_MODEL_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+#include "audit/state/state_digest.h"
+#include "memory/svdd/sv_memory.h"
+#include "server/model/model.h"
+#include "server/model/wiped_floats.h"
+
+namespace lethe {
+
+class LayerState;
+class LayerSnapshot;
+class Workspace;
+
+// Overrides of the memories' options; unset keeps the model's value. Part of the state digest.
+struct MemoryOverrides {
+  std::optional<int64_t> ovq_slots;   // 2 ... 65536
+  std::optional<double> sv_box_mass;  // 1 ... 2^20
+  std::optional<double> sv_sigma;     // 2^-20 ... 2^20
+  std::optional<double> sv_ridge;     // 1e-8 ... 1
+};
+
+class ModelSnapshot {
+ public:
+  ~ModelSnapshot();
+  int64_t num_tokens() const { return num_tokens_; }
+  size_t state_bytes() const;
+
+ private:
+  friend class ModelState;
+  ModelSnapshot();
+  int64_t num_tokens_ = 0;
+  std::vector<std::unique_ptr<LayerSnapshot>> layers_;
+  WipedFloats features_;
+};
+
+class ModelState {
+ public:
+  static absl::StatusOr<std::unique_ptr<ModelState>> Create(std::shared_ptr<const Model> model,
+                                                            const MemoryOverrides& overrides);
+  ~ModelState();
+
+  absl::Status Evaluate(absl::Span<const int32_t> vocab_ids);
+  // The same, with the logits after every token: [vocab_ids.size()][vocab_size].
+  absl::Status EvaluateWithLogits(absl::Span<const int32_t> vocab_ids, absl::Span<float> logits);
+
+  // Logits after the last token. FAILED_PRECONDITION when there is none.
+  absl::Status Logits(absl::Span<float> logits) const;
+
+  std::shared_ptr<const ModelSnapshot> Snapshot() const;
+  absl::Status Restore(const ModelSnapshot& snapshot);
+  std::unique_ptr<ModelState> Clone() const;
+
+  // Parts "options" ... of docs/state-digest.md, n included.
+  void AppendDigestParts(audit::StateParts* parts) const;
+
+  int64_t num_tokens() const { return num_tokens_; }
+  const Model& model() const { return *model_; }
+  const MemoryOverrides& overrides() const { return overrides_; }
+  size_t state_bytes() const;
+
+  // Only for Fault::kGridNotRealigned: removed tokens leave masked slots in the memories, so that
+  // chunks go on ending where they ended before.
+  absl::Status SkipSlots(int64_t count);
+
+  // The support-vector memories, for certification.
+  struct SvGroup {
+    int64_t layer = 0;
+    int64_t group = 0;
+    const svdd::SvMemory* memory = nullptr;
+  };
+  std::vector<SvGroup> SvGroups() const;
+
+ private:
+  ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides);
+  absl::Status MakeLayers();
+  std::string OptionBytes() const;
+  absl::Status EvaluateBlock(absl::Span<const int32_t> vocab_ids, absl::Span<float> logits);
+
+  std::shared_ptr<const Model> model_;
+  MemoryOverrides overrides_;
+  std::shared_ptr<const std::vector<LayerConfig>> layer_configs_;  // the model's with the overrides
+  int64_t num_tokens_ = 0;
+  std::vector<std::unique_ptr<LayerState>> layers_;
+  WipedFloats features_;  // residual stream of the last token after the last layer, [width]
+  std::unique_ptr<Workspace> workspace_;
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_MODEL_MODEL_STATE_H_

@@ -1,0 +1,40 @@
+// ServerOptions, ParseOptions: the command line and configuration file of lethe-server.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     named in each field.
+// Requires:  none.
+// Rejects:   ParseOptions prints help or a message that names the flag and its range, and returns the exit code.
+// Effects:   writes to standard output and standard error.
+// Numerics:  none.
+// Threads:   one thread.
+#ifndef LETHE_SERVER_OPTIONS_H_
+#define LETHE_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/diagnostics/log.h"
+
+namespace lethe {
+
+struct ServerOptions {
+  std::vector<std::string> model_directories;
+  std::string data_directory = "lethe-data";
+  std::string listen_address = "127.0.0.1:7070";
+  std::string origin = "lethe.dev/audit/local";
+  int compute_threads = 1;
+  int64_t max_sessions = 256;
+  int max_message_bytes = 8 << 20;
+  int drain_seconds = 10;
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+// Nothing: run with *options. A number: exit with it (0 after --help, 2 for a usage error).
+std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options);
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_OPTIONS_H_

@@ -1,0 +1,40 @@
+#include "server/rpc/grpc_call.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+#include "server/diagnostics/log.h"
+#include "server/error/error_info.h"
+#include "server/rpc/status_conversion.h"
+
+namespace lethe {
+
+absl::Status GrpcCall::Check() const {
+  if (context_->deadline() <= std::chrono::system_clock::now()) {
+    return absl::DeadlineExceededError("the call's deadline has passed");
+  }
+  if (context_->IsCancelled()) return absl::CancelledError("the client went away");
+  return absl::OkStatus();
+}
+
+grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,
+                   const std::function<absl::Status(const Call&)>& handler) {
+  const auto start = std::chrono::steady_clock::now();
+  const GrpcCall call(context, core);
+  absl::Status status = call.Check();
+  if (status.ok()) status = handler(call);
+  const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - start);
+  const std::string line = absl::StrCat(method, " ", absl::StatusCodeToString(status.code()), " ",
+                                        duration.count(), " us");
+  if (status.code() == absl::StatusCode::kInternal ||
+      status.code() == absl::StatusCode::kDataLoss) {
+    LogError(absl::StrCat(line, ": ", status.message()));
+  } else {
+    LogDebug(line);
+  }
+  return ToGrpcStatus(status);
+}
+
+}  // namespace lethe

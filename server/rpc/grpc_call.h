@@ -1,0 +1,42 @@
+// GrpcCall, Serve: one RPC as the inner layers see it, and the frame around every handler.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  context and core outlive the call.
+// Rejects:   Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first).
+// Effects:   Serve logs method, code and time at level debug, internal errors at level error; never content.
+// Numerics:  none.
+// Threads:   safe.
+#ifndef LETHE_SERVER_RPC_GRPC_CALL_H_
+#define LETHE_SERVER_RPC_GRPC_CALL_H_
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include "server/rpc/server_core.h"
+#include "server/scheduler/call.h"
+
+namespace lethe {
+
+class GrpcCall : public Call {
+ public:
+  GrpcCall(const grpc::ServerContext* context, const ServerCore* core)
+      : context_(context), core_(core) {}
+  absl::Status Check() const override;
+  bool stopping() const override { return core_->stopping.load(std::memory_order_relaxed); }
+
+ private:
+  const grpc::ServerContext* const context_;
+  const ServerCore* const core_;
+};
+
+grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,
+                   const std::function<absl::Status(const Call&)>& handler);
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_RPC_GRPC_CALL_H_

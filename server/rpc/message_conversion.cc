@@ -1,0 +1,72 @@
+#include "server/rpc/message_conversion.h"
+
+namespace lethe {
+
+std::string DigestBytes(const audit::Sha256Digest& digest) {
+  return std::string(digest.begin(), digest.end());
+}
+
+void SetRange(const TokenIdRange& range, v1::TokenRange* message) {
+  message->set_first(range.first);
+  message->set_end(range.end);
+}
+
+void SetRanges(const std::vector<TokenIdRange>& ranges,
+               google::protobuf::RepeatedPtrField<v1::TokenRange>* messages) {
+  for (const TokenIdRange& range : ranges) SetRange(range, messages->Add());
+}
+
+void SetDigest(const audit::Sha256Digest& digest, const std::vector<audit::StatePart>& parts,
+               v1::StateDigest* message) {
+  message->set_sha256(DigestBytes(digest));
+  for (const audit::StatePart& part : parts) {
+    v1::StateDigestPart* added = message->add_parts();
+    added->set_name(part.name);
+    added->set_sha256(DigestBytes(part.hash));
+  }
+}
+
+void SetSession(const SessionEntry& entry, v1::Session* message) {
+  const SessionInfo info = entry.Info();
+  const MemoryOverrides& memory = entry.options.memory;
+  message->set_session_id(entry.session_id);
+  message->set_model(entry.model->config().name);
+  message->set_display_name(entry.display_name);
+  v1::MemoryOptions* options = message->mutable_memory_options();
+  if (memory.ovq_slots) options->set_ovq_slots(static_cast<int32_t>(*memory.ovq_slots));
+  if (memory.sv_box_mass) options->set_sv_box_mass(*memory.sv_box_mass);
+  if (memory.sv_sigma) options->set_sv_sigma(*memory.sv_sigma);
+  if (memory.sv_ridge) options->set_sv_ridge(*memory.sv_ridge);
+  message->set_num_inputs(info.num_inputs);
+  message->set_num_forgotten(info.num_forgotten);
+  message->set_state_bytes(info.state_bytes);
+  message->set_snapshot_bytes(info.snapshot_bytes);
+  message->set_num_snapshots(info.num_snapshots);
+  message->set_num_support_vectors(info.num_support_vectors);
+  message->set_audit_seq(info.audit_seq);
+  message->mutable_create_time()->set_seconds(entry.create_time_us / 1'000'000);
+  message->mutable_create_time()->set_nanos(
+      static_cast<int32_t>(entry.create_time_us % 1'000'000 * 1'000));
+}
+
+void SetCertificateRef(const std::string& session_id, const RecordRef& ref,
+                       v1::CertificateRef* message) {
+  message->set_session_id(session_id);
+  message->set_seq(ref.seq);
+  message->set_leaf_index(ref.leaf_index);
+}
+
+void SetCertificate(const std::string& session_id, const CertificateText& text,
+                    v1::Certificate* message) {
+  SetCertificateRef(session_id, text.ref, message->mutable_ref());
+  message->set_envelope(text.envelope);
+  message->set_log_proof(text.log_proof);
+  message->set_opening(text.opening);
+  message->set_kind(RecordKindName(text.ref.kind));
+}
+
+std::string RecordKindName(audit::RecordKind kind) {
+  return kind == audit::RecordKind::kForget ? "forget" : "certify";
+}
+
+}  // namespace lethe

@@ -1,0 +1,127 @@
+#include "server/rpc/rpc_server.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include "kernels/base/status_macros.h"
+#include "server/error/error_info.h"
+#include "server/rpc/services.h"
+
+namespace lethe {
+namespace {
+
+constexpr const char* kServiceNames[] = {
+    "lethe.v1.SessionService",       "lethe.v1.GenerationService", "lethe.v1.ForgettingService",
+    "lethe.v1.CertificationService", "lethe.v1.AuditService",      "lethe.v1.ModelService",
+    "lethe.v1.MemoryService"};
+
+// The synchronous API takes one thread for each running call.
+constexpr int kMaxThreads = 512;
+constexpr int kMaxStreamsPerConnection = 256;
+constexpr int kKeepaliveIntervalMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+// What calls get to notice that they were told to stop, before they are cancelled.
+constexpr std::chrono::seconds kStopGrace{2};
+
+absl::StatusOr<std::string> HostOf(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
+    return absl::InvalidArgumentError("--listen: want HOST:PORT with a port of 0 to 65535");
+  }
+  return address.substr(0, colon);
+}
+
+}  // namespace
+
+struct RpcServer::Impl {
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  std::unique_ptr<grpc::Server> server;
+  bool shut_down = false;
+
+  void SetServing(bool serving) {
+    grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+    health->SetServingStatus(serving);
+    for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
+  }
+};
+
+RpcServer::RpcServer() : impl_(std::make_unique<Impl>()) {}
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
+                                                            const RpcOptions& options) {
+  LETHE_ASSIGN_OR_RETURN(const std::string host, HostOf(options.listen_address));
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  std::unique_ptr<RpcServer> rpc(new RpcServer());
+  rpc->core_ = core;
+  for (const auto make :
+       {MakeSessionService, MakeGenerationService, MakeForgettingService, MakeCertificationService,
+        MakeAuditService, MakeModelService, MakeMemoryService}) {
+    rpc->impl_->services.push_back(make(core));
+  }
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options.listen_address, grpc::InsecureServerCredentials(), &port);
+  // Without this a second server on the same port starts silently and gets half of the calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  grpc::ResourceQuota quota("lethe-server");
+  quota.SetMaxThreads(kMaxThreads);
+  builder.SetResourceQuota(quota);
+  for (const auto& service : rpc->impl_->services) builder.RegisterService(service.get());
+  rpc->impl_->server = builder.BuildAndStart();
+  if (rpc->impl_->server == nullptr || port == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen_address,
+                                               ": the address is in use or not of this machine"));
+  }
+  rpc->address_ = absl::StrCat(host, ":", port);
+  rpc->impl_->SetServing(true);
+  return rpc;
+}
+
+RpcServer::~RpcServer() {
+  if (impl_->server != nullptr) Shutdown(0);
+}
+
+void RpcServer::Shutdown(int drain_seconds) {
+  if (impl_->shut_down) return;
+  impl_->shut_down = true;
+  impl_->SetServing(false);
+  const auto drain_end = std::chrono::system_clock::now() + std::chrono::seconds(drain_seconds);
+  std::mutex mutex;
+  std::condition_variable drained;
+  bool done = false;
+  std::thread stopper([&] {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (!drained.wait_until(lock, drain_end, [&] { return done; })) core_->stopping = true;
+  });
+  // Accepts nothing from now on; cancels what runs at the deadline, returns when everything has ended.
+  impl_->server->Shutdown(drain_end + kStopGrace);
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    done = true;
+  }
+  drained.notify_all();
+  stopper.join();
+}
+
+}  // namespace lethe

@@ -1,0 +1,51 @@
+// RpcServer: the listening gRPC server with all services, health and reflection.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     seconds, bytes.
+// Requires:  core outlives the server.
+// Rejects:   Start: INVALID_ARGUMENT for an address that is not HOST:PORT; UNAVAILABLE when the address cannot be listened on (in use,
+//            not ours).
+// Effects:   Start serves until Shutdown or destruction. Shutdown: health says NOT_SERVING, no call is accepted any more, running
+//            calls may go on for drain_seconds, then streams end with FinishReason SHUTDOWN and what still runs is cancelled.
+// Numerics:  none.
+// Threads:   Start and Shutdown: one thread.
+#ifndef LETHE_SERVER_RPC_RPC_SERVER_H_
+#define LETHE_SERVER_RPC_RPC_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "server/rpc/server_core.h"
+
+namespace lethe {
+
+struct RpcOptions {
+  std::string listen_address;  // "127.0.0.1:7070"; port 0 = any free port
+  int max_message_bytes = 8 << 20;
+};
+
+class RpcServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(ServerCore* core,
+                                                          const RpcOptions& options);
+  ~RpcServer();
+
+  // "127.0.0.1:43211": with the port that was taken.
+  const std::string& address() const { return address_; }
+  // Blocks until every call has ended. No effect the second time.
+  void Shutdown(int drain_seconds);
+
+ private:
+  struct Impl;
+  RpcServer();
+  ServerCore* core_ = nullptr;
+  std::string address_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_RPC_RPC_SERVER_H_

@@ -1,0 +1,40 @@
+// ServerCore: what the services share: models, sessions, the scheduler and the audit trail.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  filled in before the services start; outlives them.
+// Rejects:   none.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe after start.
+#ifndef LETHE_SERVER_RPC_SERVER_CORE_H_
+#define LETHE_SERVER_RPC_SERVER_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "server/certification/audit_trail.h"
+#include "server/scheduler/compute_scheduler.h"
+#include "server/session_registry/model_set.h"
+#include "server/session_registry/session_registry.h"
+
+namespace lethe {
+
+struct ServerCore {
+  ServerCore(int compute_threads, int64_t max_sessions)
+      : scheduler(compute_threads), sessions(max_sessions) {}
+
+  ModelSet models;
+  ComputeScheduler scheduler;
+  SessionRegistry sessions;
+  AuditTrail trail;
+  std::string record_spki;  // DER of the key that signs records
+  // Running streams end at their next token boundary.
+  std::atomic<bool> stopping{false};
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_RPC_SERVER_CORE_H_

@@ -1,0 +1,30 @@
+// Call: the client behind a piece of work, as far as the work needs to know it: is it still wanted?
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  the Call outlives the work.
+// Rejects:   Check: CANCELLED (client gone), DEADLINE_EXCEEDED, UNAVAILABLE reason SHUTTING_DOWN (the server stops; not on streams,
+//            which end by themselves, see stopping()).
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe.
+#ifndef LETHE_SERVER_SCHEDULER_CALL_H_
+#define LETHE_SERVER_SCHEDULER_CALL_H_
+
+#include "absl/status/status.h"
+
+namespace lethe {
+
+class Call {
+ public:
+  virtual ~Call() = default;
+  // OK while the client still waits for the answer.
+  virtual absl::Status Check() const = 0;
+  // True once the server wants running streams to end at their next token boundary.
+  virtual bool stopping() const { return false; }
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_SCHEDULER_CALL_H_

@@ -1,0 +1,91 @@
+// ForgetSelector, DerivedPolicy, ForgetPlan, ForgetResult: what a Forget is asked and what it
+// answers.
+//
+// Equation:  none.
+// Shapes:    id lists in rank order.
+// Units:     token_ids; ranks as before the Forget unless said otherwise; tokens evaluated.
+// Requires:  none.
+// Rejects:   none (Session::StageForget checks).
+// Effects:   none.
+// Numerics:  none.
+// Threads:   compatible.
+#ifndef LETHE_SERVER_SESSION_FORGET_H_
+#define LETHE_SERVER_SESSION_FORGET_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "audit/crypto/sha256.h"
+
+namespace lethe {
+
+// Half-open: first <= token_id < end.
+struct TokenIdRange {
+  uint64_t first = 0;
+  uint64_t end = 0;
+  bool operator==(const TokenIdRange& other) const {
+    return first == other.first && end == other.end;
+  }
+};
+
+// Exactly one of the four kinds is set; token_ids and ranges are one kind and may be mixed.
+struct ForgetSelector {
+  std::vector<uint64_t> token_ids;          // each must be retained
+  std::vector<TokenIdRange> ranges;         // each selects the retained ids in it, at least one
+  std::optional<std::string> subject;       // every retained input with this label; not empty
+  std::optional<uint64_t> before_token_id;  // every input of lower rank than this retained id
+  bool everything = false;                  // the whole history
+
+  static ForgetSelector Ids(std::vector<uint64_t> token_ids);
+  static ForgetSelector Ranges(std::vector<TokenIdRange> ranges);
+  static ForgetSelector Subject(std::string subject);
+  static ForgetSelector Before(uint64_t token_id);
+  static ForgetSelector Everything();
+};
+
+// What becomes of retained generated tokens after the first forgotten rank (contract C4).
+enum class DerivedPolicy { kUnspecified, kKeepAndReport, kForgetDerived, kFail };
+
+struct ForgetPlan {
+  std::vector<uint64_t> selected_ids;  // what the selector names
+  std::vector<uint64_t>
+      derived_ids;  // retained generated tokens after the first selected one, not selected
+  std::vector<int64_t> removed_ranks;  // selected, and derived under kForgetDerived
+  int64_t num_tokens_before = 0;
+  int64_t num_tokens_after = 0;
+  int64_t first_rank = 0;          // first removed rank
+  int64_t snapshot_rank = 0;       // evaluation resumes here
+  int64_t tokens_to_evaluate = 0;  // re-laying the snapshot ladder included
+  int64_t snapshots_destroyed = 0;
+};
+
+enum class ForgetMethod { kReevaluation };
+
+struct MemoryLayerMethod {
+  int64_t layer = 0;
+  bool bounded = false;  // docs/model-format.md: everything below it is local
+  ForgetMethod method = ForgetMethod::kReevaluation;
+};
+
+struct ForgetResult {
+  std::vector<uint64_t> forgotten_ids;        // what the selector named
+  std::vector<uint64_t> derived_kept_ids;     // under kKeepAndReport
+  std::vector<uint64_t> derived_removed_ids;  // under kForgetDerived
+  int64_t num_tokens_before = 0;
+  int64_t num_tokens_after = 0;
+  int64_t first_rank = 0;
+  int64_t snapshot_rank = 0;
+  int64_t tokens_evaluated = 0;
+  int64_t snapshots_destroyed = 0;
+  std::vector<MemoryLayerMethod> methods;
+  audit::Sha256Digest digest_before{};
+  audit::Sha256Digest digest_after{};
+  std::vector<TokenIdRange>
+      gaps;  // token_ids once given out and no longer retained, after the Forget
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_SESSION_FORGET_H_

@@ -1,0 +1,176 @@
+// Session: a retained history, the model state that is a function of it, and the exact Forget.
+//
+// Equation:  after any sequence of Append, AppendGenerated and Forget, Digest() and logits() equal,
+//            byte for byte, those of a fresh Session on the same model and options that was given
+//            vocab_ids() in one or many calls (contract C1, C2).
+// Shapes:    logits [vocab_size] f32.
+// Units:     rank: position in the retained history, from 0, closes up after a removal. token_id:
+//            stable handle, from 1, never reused in a session. vocab_id: the tokenizer's id.
+// Requires:  Commit: a StagedForget of this session (checked by LETHE_CHECK).
+// Rejects:   Append: INVALID_ARGUMENT for an empty list or a vocab_id out of range,
+//            RESOURCE_EXHAUSTED beyond max_tokens (the message names the remaining budget),
+//            INTERNAL for a non-finite activation. Forget: see StageForget.
+// Effects:   on error the session is as it was. Forgotten vocab_ids, features and snapshots are
+//            overwritten before they are freed where this code owns them.
+// Numerics:  bit-exact; see ARCHITECTURE.md "Bits". Append O(count), Forget at most 2 (T - r) + 128
+//            evaluated tokens on a history that grew by appends (T its length, r the first removed
+//            rank).
+// Threads:   compatible. Fork() gives an independent object; the model is shared and immutable.
+#ifndef LETHE_SERVER_SESSION_SESSION_H_
+#define LETHE_SERVER_SESSION_SESSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "audit/crypto/sha256.h"
+#include "audit/state/state_digest.h"
+#include "server/model/model.h"
+#include "server/model/model_state.h"
+#include "server/session/forget.h"
+#include "server/session/inputs.h"
+#include "server/session/snapshot_ladder.h"
+
+namespace lethe {
+
+struct SessionOptions {
+  MemoryOverrides memory;  // part of the state digest
+};
+
+// Set in the token_ids that a fork gives out.
+inline constexpr uint64_t kForkTokenIdBit = uint64_t{1} << 63;
+
+// The longest subject label, in bytes.
+inline constexpr size_t kMaxSubjectBytes = 128;
+
+class Session;
+
+// What a session costs, in bytes (no part of the state).
+struct SessionBytes {
+  size_t state = 0;
+  size_t snapshots = 0;
+  size_t inputs = 0;
+};
+
+// A Forget computed and not yet in force. result() is complete, digest_after included, so that a
+// certificate can be prepared before Commit. Destroyed without Commit it leaves the session as it
+// was.
+class StagedForget {
+ public:
+  ~StagedForget();
+  const ForgetResult& result() const;
+  // The model state after the Forget, for the certificate's partitions.
+  const ModelState& state() const;
+
+ private:
+  friend class Session;
+  struct Staging;
+  explicit StagedForget(std::unique_ptr<Staging> staging);
+  std::unique_ptr<Staging> staging_;
+};
+
+class Session {
+ public:
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const Model> model,
+                                                         const SessionOptions& options);
+  ~Session();
+
+  // Evaluates and retains vocab_ids; returns their token_ids. `kind` is kPrompt or kAppended.
+  // `subject` may be empty.
+  absl::StatusOr<std::vector<uint64_t>> Append(absl::Span<const int32_t> vocab_ids,
+                                               absl::string_view subject, InputKind kind);
+  // The same for one token drawn from logits().
+  absl::StatusOr<uint64_t> AppendGenerated(int32_t vocab_id, absl::string_view subject = {});
+
+  // Next-token logits after the last retained token; empty when nothing is retained. Valid until
+  // the next mutation.
+  absl::Span<const float> logits();
+
+  // Logits after each of vocab_ids as if they were appended, [count][vocab_size]; retains nothing
+  // (scoring).
+  absl::StatusOr<std::vector<float>> Score(absl::Span<const int32_t> vocab_ids) const;
+
+  // What a Forget would do and cost (validate_only), with the errors of StageForget.
+  absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy) const;
+
+  // Computes the state after the Forget beside the present one, which stays in service until
+  // Commit. Errors: INVALID_ARGUMENT: not exactly one kind of selector, an empty range or label,
+  // policy kUnspecified, nothing before before_token_id; NOT_FOUND: an explicit id (before_token_id
+  // included) that is not retained, or a range, label or history that selects nothing;
+  // FAILED_PRECONDITION: policy kFail and there are derived tokens. Messages hold no ids and no
+  // labels.
+  absl::StatusOr<std::unique_ptr<StagedForget>> StageForget(const ForgetSelector& selector,
+                                                            DerivedPolicy policy) const;
+  // Replaces the state by the staged one and overwrites the old. FAILED_PRECONDITION, and no
+  // change, if the session has changed since StageForget.
+  absl::StatusOr<ForgetResult> Commit(std::unique_ptr<StagedForget> staged);
+  // StageForget and Commit.
+  absl::StatusOr<ForgetResult> Forget(const ForgetSelector& selector, DerivedPolicy policy);
+
+  // A deep copy with its own head, for remember = false. Tokens appended to a fork get token_ids
+  // with the top bit set (kForkTokenIdBit), which the session itself never gives out; a Forget by
+  // ids may be applied to both.
+  std::unique_ptr<Session> Fork() const;
+
+  // The digest of design 2.2 with its named parts. O(state); keys hashed earlier are not hashed
+  // again.
+  audit::StateParts StateParts() const;
+  audit::Sha256Digest Digest() const { return StateParts().Digest(); }
+
+  const Model& model() const { return *model_; }
+  std::shared_ptr<const Model> shared_model() const { return model_; }
+  const SessionOptions& options() const { return options_; }
+  const ModelState& state() const { return *state_; }
+  const Inputs& inputs() const { return inputs_; }
+  int64_t num_tokens() const { return inputs_.size(); }
+  int64_t max_tokens() const;
+  std::vector<int32_t> vocab_ids() const;
+  uint64_t next_token_id() const { return next_token_id_; }
+
+  // Occurrences of each vocab_id in the retained history, [vocab_size]: what repetition penalties
+  // read.
+  absl::Span<const int64_t> repetition_counts() const { return repetition_counts_; }
+
+  // Counters since creation (no part of the state): tokens evaluated by Forgets, ranks of the
+  // snapshots held.
+  int64_t tokens_reevaluated() const { return tokens_reevaluated_; }
+  std::vector<int64_t> snapshot_ranks() const { return ladder_.ranks(); }
+  SessionBytes bytes() const;
+
+ private:
+  Session(std::shared_ptr<const Model> model, const SessionOptions& options,
+          std::unique_ptr<ModelState> state);
+
+  absl::Status CheckAppend(absl::Span<const int32_t> vocab_ids, absl::string_view subject) const;
+  absl::StatusOr<std::vector<uint64_t>> AppendChecked(absl::Span<const int32_t> vocab_ids,
+                                                      absl::string_view subject, InputKind kind);
+  void RollBackTo(int64_t rank);
+  void InvalidateLogits();
+
+  std::shared_ptr<const Model> model_;
+  SessionOptions options_;
+  std::unique_ptr<ModelState> state_;
+  SnapshotLadder ladder_;
+  Inputs inputs_;
+  std::vector<int64_t> repetition_counts_;
+  std::vector<float> logits_;
+  bool logits_valid_ = false;
+  uint64_t next_token_id_ = 1;
+  uint64_t shared_ids_end_ = 0;  // of a fork: next_token_id() of its origin; 0: not a fork
+  uint64_t generation_ = 0;      // counts mutations, so that Commit sees a stale StagedForget
+  int64_t tokens_reevaluated_ = 0;
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_SESSION_SESSION_H_

@@ -1,0 +1,44 @@
+#include "server/session_registry/request_table.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+
+#include "server/error/error_info.h"
+
+namespace lethe {
+
+absl::StatusOr<std::shared_ptr<StoredAnswer>> RequestTable::FindStored(
+    const RequestKey& key) const {
+  const auto found = entries_.find(key.request_id);
+  if (key.request_id.empty() || found == entries_.end()) return std::shared_ptr<StoredAnswer>();
+  if (found->second.content != key.content) {
+    return WithErrorInfo(
+        absl::InvalidArgumentError("request_id: was used for a request with other content"),
+        {"REQUEST_ID_REUSED", {{"field", "request_id"}}});
+  }
+  return found->second.answer;
+}
+
+void RequestTable::Remember(const RequestKey& key, std::shared_ptr<StoredAnswer> answer) {
+  if (key.request_id.empty()) return;
+  const bool is_new = entries_.count(key.request_id) == 0;
+  entries_[key.request_id] = Entry{key.content, std::move(answer)};
+  if (!is_new) return;
+  order_.push_back(key.request_id);
+  if (order_.size() > kMaxRequests) {
+    entries_.erase(order_.front());
+    order_.pop_front();
+  }
+}
+
+void RequestTable::Remove(const std::string& request_id) {
+  if (entries_.erase(request_id) == 0) return;
+  order_.erase(std::find(order_.begin(), order_.end(), request_id));
+}
+
+void RequestTable::DropOpenings() {
+  for (auto& [request_id, entry] : entries_) entry.answer->DropOpenings();
+}
+
+}  // namespace lethe

@@ -1,0 +1,77 @@
+// RequestTable: the answers of a session's last mutations by request_id, so that a repeat is answered and
+// not done again.
+//
+// Equation:  none.
+// Shapes:    request_id: at most 64 characters, empty = no idempotency wanted; content: SHA-256 over the
+//            call's name and request without its request_id.
+// Units:     none.
+// Requires:  content covers the call's name (so that a stored answer has the type that Find asks for).
+// Rejects:   Find: INVALID_ARGUMENT, reason REQUEST_ID_REUSED, when the id came with other content.
+// Effects:   keeps the newest kMaxRequests answers. DropOpenings passes through to every answer.
+// Numerics:  none.
+// Threads:   compatible.
+#ifndef LETHE_SERVER_SESSION_REGISTRY_REQUEST_TABLE_H_
+#define LETHE_SERVER_SESSION_REGISTRY_REQUEST_TABLE_H_
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+#include "audit/crypto/sha256.h"
+#include "kernels/base/check.h"
+
+namespace lethe {
+
+struct RequestKey {
+  std::string request_id;
+  audit::Sha256Digest content{};
+};
+
+// What a mutation answered.
+class StoredAnswer {
+ public:
+  virtual ~StoredAnswer() = default;
+  // A Forget destroys what could tell, or help to guess, the state before it: openings, state digests.
+  virtual void DropOpenings() {}
+};
+
+class RequestTable {
+ public:
+  static constexpr size_t kMaxRequests = 1024;
+
+  // The stored answer, or null when the request is new.
+  template <typename Answer>
+  absl::StatusOr<std::shared_ptr<const Answer>> Find(const RequestKey& key) const {
+    absl::StatusOr<std::shared_ptr<StoredAnswer>> stored = FindStored(key);
+    if (!stored.ok()) return stored.status();
+    if (*stored == nullptr) return std::shared_ptr<const Answer>();
+    auto answer = std::dynamic_pointer_cast<const Answer>(*stored);
+    LETHE_CHECK(answer != nullptr);
+    return answer;
+  }
+  // Stores or replaces; no effect with an empty request_id.
+  void Remember(const RequestKey& key, std::shared_ptr<StoredAnswer> answer);
+  void Remove(const std::string& request_id);
+  void DropOpenings();
+
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    audit::Sha256Digest content{};
+    std::shared_ptr<StoredAnswer> answer;
+  };
+  absl::StatusOr<std::shared_ptr<StoredAnswer>> FindStored(const RequestKey& key) const;
+
+  std::map<std::string, Entry> entries_;
+  std::deque<std::string> order_;  // of first arrival
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_SESSION_REGISTRY_REQUEST_TABLE_H_

@@ -1,0 +1,109 @@
+// SessionEntry, SessionFork: a session as the server serves it: the state, its lock, its forks, its records.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     times in microseconds since the epoch (informational).
+// Requires:  lock order: a compute slot (server/scheduler), then SessionEntry::mutex, then
+//            SessionFork::mutex of its forks in list order, then SessionEntry::info_mutex.
+// Rejects:   LiveSession: ABORTED, reason SESSION_DELETED, once the session was deleted.
+//            BeginWrite: ABORTED, reason SESSION_BUSY, while another writer runs.
+// Effects:   none.
+// Numerics:  none.
+// Threads:   safe under the locks named at each member.
+#ifndef LETHE_SERVER_SESSION_REGISTRY_SESSION_ENTRY_H_
+#define LETHE_SERVER_SESSION_REGISTRY_SESSION_ENTRY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "audit/certificate/recorder.h"
+#include "kernels/base/mutex.h"
+#include "server/scheduler/fair_mutex.h"
+#include "server/session/session.h"
+#include "server/session_registry/request_table.h"
+
+namespace lethe {
+
+// ABORTED, reason SESSION_DELETED.
+absl::Status SessionDeletedError();
+
+// The sum of the Forgets that a history went through; a stream compares two to notice one in between.
+struct HistoryMark {
+  uint64_t epoch = 0;         // Forgets so far
+  int64_t num_forgotten = 0;  // inputs that they removed
+};
+
+// A copy of the session for one Generate with remember = false.
+struct SessionFork {
+  FairMutex mutex;
+  std::unique_ptr<Session> session ABSL_GUARDED_BY(mutex);  // null once the session was deleted
+  HistoryMark mark ABSL_GUARDED_BY(mutex);
+};
+
+// Where a record of the session stands in the audit log.
+struct RecordRef {
+  uint64_t seq = 0;
+  audit::RecordKind kind = audit::RecordKind::kForget;
+  uint64_t leaf_index = 0;
+  audit::Sha256Digest leaf_hash{};
+  HistoryMark mark;        // of the state that it certifies
+  int64_t num_inputs = 0;  // of that state
+};
+
+// Sizes and counts of a session; never content. Published after every change, so that reading them never
+// waits for an evaluation.
+struct SessionInfo {
+  int64_t num_inputs = 0;
+  int64_t num_forgotten = 0;
+  int64_t state_bytes = 0;
+  int64_t snapshot_bytes = 0;
+  int64_t num_snapshots = 0;
+  int64_t num_support_vectors = 0;
+  uint64_t audit_seq = 0;  // newest record, 0 = none
+};
+
+struct SessionEntry {
+  SessionEntry(std::string id, std::string name, std::unique_ptr<Session> new_session,
+               int64_t now_us);
+
+  const std::string session_id;
+  const std::string display_name;
+  const int64_t create_time_us;
+  const std::shared_ptr<const Model> model;
+  const SessionOptions options;
+
+  // The session, unless it was deleted.
+  absl::StatusOr<Session*> LiveSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // At most one remembered Generate or Append runs at a time: their tokens would interleave.
+  absl::Status BeginWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void EndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { writing = false; }
+  // The forks that still run; forgets the others.
+  std::vector<std::shared_ptr<SessionFork>> LiveForks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Makes the present sizes visible to Info. PublishLength updates the length alone (every token).
+  void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  SessionInfo Info() const;
+
+  FairMutex mutex;
+  std::unique_ptr<Session> session ABSL_GUARDED_BY(mutex);  // null once deleted
+  HistoryMark mark ABSL_GUARDED_BY(mutex);
+  bool writing ABSL_GUARDED_BY(mutex) = false;
+  RequestTable requests ABSL_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<SessionFork>> forks ABSL_GUARDED_BY(mutex);
+  audit::SessionRecords records ABSL_GUARDED_BY(mutex);
+  std::vector<RecordRef> record_refs ABSL_GUARDED_BY(mutex);  // by seq, from 1
+
+ private:
+  mutable Mutex info_mutex_;
+  SessionInfo info_ ABSL_GUARDED_BY(info_mutex_);
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_SESSION_REGISTRY_SESSION_ENTRY_H_

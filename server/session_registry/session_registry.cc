@@ -1,0 +1,126 @@
+#include "server/session_registry/session_registry.h"
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "audit/crypto/secret.h"
+#include "kernels/base/status_macros.h"
+#include "server/error/error_info.h"
+
+namespace lethe {
+namespace {
+
+class CreateAnswer : public StoredAnswer {
+ public:
+  explicit CreateAnswer(std::string id) : session_id(std::move(id)) {}
+  const std::string session_id;
+};
+
+class DeleteAnswer : public StoredAnswer {
+ public:
+  explicit DeleteAnswer(int64_t count) : num_inputs(count) {}
+  const int64_t num_inputs;
+};
+
+std::string RandomSessionId() {
+  constexpr char kAlphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+  std::array<uint8_t, 26> bytes{};
+  audit::RandomBytes(absl::MakeSpan(bytes));
+  std::string id;
+  for (const uint8_t byte : bytes) id.push_back(kAlphabet[byte & 31]);
+  return id;
+}
+
+absl::Status SessionNotFound() {
+  return WithErrorInfo(absl::NotFoundError("session_id: no such session"),
+                       {"SESSION_NOT_FOUND", {{"field", "session_id"}}});
+}
+
+int64_t NowMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Destroys everything that the session holds and returns how many inputs those were.
+int64_t DestroySession(SessionEntry* entry) {
+  FairMutexLock lock(&entry->mutex);
+  const int64_t num_inputs = entry->session->num_tokens();
+  entry->session.reset();
+  for (const std::shared_ptr<SessionFork>& fork : entry->LiveForks()) {
+    FairMutexLock fork_lock(&fork->mutex);
+    fork->session.reset();
+  }
+  entry->records.DestroyOpenings();
+  entry->requests = RequestTable();
+  entry->Publish();
+  return num_inputs;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewSession& wanted,
+                                                                      const RequestKey& request) {
+  MutexLock change_lock(&change_mutex_);
+  LETHE_ASSIGN_OR_RETURN(const auto answer, requests_.Find<CreateAnswer>(request));
+  if (answer != nullptr) return Find(answer->session_id);
+  if (num_sessions() >= max_sessions_) {
+    return WithErrorInfo(
+        absl::ResourceExhaustedError(absl::StrCat("this server holds at most ", max_sessions_,
+                                                  " sessions; delete one or raise --max-sessions")),
+        {"TOO_MANY_SESSIONS", {{"max_sessions", absl::StrCat(max_sessions_)}}});
+  }
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                         Session::Create(wanted.model, wanted.options));
+  auto entry = std::make_shared<SessionEntry>(RandomSessionId(), wanted.display_name,
+                                              std::move(session), NowMicros());
+  requests_.Remember(request, std::make_shared<CreateAnswer>(entry->session_id));
+  MutexLock lock(&mutex_);
+  sessions_[entry->session_id] = entry;
+  return entry;
+}
+
+absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Find(
+    const std::string& session_id) const {
+  MutexLock lock(&mutex_);
+  const auto found = sessions_.find(session_id);
+  if (found == sessions_.end()) return SessionNotFound();
+  return found->second;
+}
+
+std::vector<std::shared_ptr<SessionEntry>> SessionRegistry::List(const std::string& after,
+                                                                 size_t max_count) const {
+  std::vector<std::shared_ptr<SessionEntry>> page;
+  MutexLock lock(&mutex_);
+  for (auto it = sessions_.upper_bound(after); it != sessions_.end() && page.size() < max_count;
+       ++it) {
+    page.push_back(it->second);
+  }
+  return page;
+}
+
+absl::StatusOr<int64_t> SessionRegistry::Delete(const std::string& session_id,
+                                                const RequestKey& request) {
+  MutexLock change_lock(&change_mutex_);
+  LETHE_ASSIGN_OR_RETURN(const auto answer, requests_.Find<DeleteAnswer>(request));
+  if (answer != nullptr) return answer->num_inputs;
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> entry, Find(session_id));
+  {
+    MutexLock lock(&mutex_);
+    sessions_.erase(session_id);
+  }
+  const int64_t num_inputs = DestroySession(entry.get());
+  requests_.Remember(request, std::make_shared<DeleteAnswer>(num_inputs));
+  return num_inputs;
+}
+
+int64_t SessionRegistry::num_sessions() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int64_t>(sessions_.size());
+}
+
+}  // namespace lethe

@@ -1,0 +1,83 @@
+// Goal: an error of the server reaches the reader with its reason, field and accepted range, and
+//   malformed details do no harm.
+// Method: google.rpc.Status bytes put together by hand, whole, cut at every length, and of other types.
+#include "client/rpc_status.h"
+
+#include <string>
+
+#include "client/client.h"
+#include "client/error_text.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/any.pb.h"
+
+#include "tests/testing/status_matchers.h"
+
+namespace lethe::client {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Field(int number, const std::string& bytes) {
+  return std::string(1, static_cast<char>(number << 3 | 2)) +
+         std::string(1, static_cast<char>(bytes.size())) + bytes;
+}
+
+// code, message and one detail of this type.
+std::string StatusBytes(const std::string& type_url) {
+  v1::ErrorInfo info;
+  info.set_reason("INVALID_FIELD");
+  info.set_domain("lethe.dev");
+  (*info.mutable_metadata())["field"] = "top_p";
+  (*info.mutable_metadata())["accepted"] = "above 0, at most 1";
+  google::protobuf::Any any;
+  any.set_type_url(type_url);
+  any.set_value(info.SerializeAsString());
+  return std::string("\x08\x03") + Field(2, "top_p: want above 0, at most 1") +
+         Field(3, any.SerializeAsString());
+}
+
+grpc::Status RpcError(const std::string& details) {
+  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "top_p: want above 0, at most 1",
+                      details);
+}
+
+TEST(RpcStatusTest, OkStaysOk) { EXPECT_OK(StatusFromRpc(grpc::Status::OK)); }
+
+TEST(RpcStatusTest, CarriesReasonAndMetadata) {
+  const absl::Status status = StatusFromRpc(RpcError(StatusBytes(kErrorInfoType)));
+  const CallError error = DecodeError(status);
+  EXPECT_EQ(error.code, "INVALID_ARGUMENT");
+  EXPECT_EQ(error.message, "top_p: want above 0, at most 1");
+  EXPECT_EQ(error.reason, "INVALID_FIELD");
+  EXPECT_EQ(error.metadata.at("field"), "top_p");
+  const std::string text = FormatError(status, "127.0.0.1:7070");
+  EXPECT_THAT(text, HasSubstr("the server refused: top_p: want above 0, at most 1"));
+  EXPECT_THAT(text, HasSubstr("reason: INVALID_FIELD"));
+  EXPECT_THAT(text, HasSubstr("accepted: above 0, at most 1"));
+}
+
+TEST(RpcStatusTest, SurvivesDetailsCutAnywhere) {
+  const std::string whole = StatusBytes(kErrorInfoType);
+  for (size_t length = 0; length < whole.size(); ++length) {
+    const CallError error = DecodeError(StatusFromRpc(RpcError(whole.substr(0, length))));
+    EXPECT_EQ(error.message, "top_p: want above 0, at most 1");
+    EXPECT_EQ(error.reason, "") << length;
+  }
+}
+
+TEST(RpcStatusTest, IgnoresDetailsOfAnotherType) {
+  EXPECT_EQ(DecodeError(StatusFromRpc(RpcError(StatusBytes("type.example/other")))).reason, "");
+}
+
+TEST(RpcStatusTest, UnreachableServerIsSaidPlainly) {
+  const std::string text =
+      FormatError(StatusFromRpc(grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection refused")),
+                  "127.0.0.1:1");
+  EXPECT_THAT(text, HasSubstr("no server answers at 127.0.0.1:1"));
+  EXPECT_THAT(text, HasSubstr("--server"));
+  EXPECT_THAT(text, Not(HasSubstr("reason:")));
+}
+
+}  // namespace
+}  // namespace lethe::client

@@ -1,0 +1,347 @@
+// Goal: the commands against a real server: output forms, exit codes, certificate files, verification,
+//   replay, and refusals that say the field and the range but no content.
+// Method: lethe-server's parts in this process on a free port, with a small synthetic model.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/commands/certificate_files.h"
+#include "client/commands/files.h"
+#include "client/commands/replay_check.h"
+#include "gmock/gmock.h"
+
+#include "server/model/synthetic_model.h"
+#include "server/rpc/rpc_server.h"
+#include "server/store/data_directory.h"
+#include "tests/client/program_run.h"
+#include "tests/testing/status_matchers.h"
+
+namespace lethe::client {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kConfig[] = R"({
+  "format": "lethe-model/1", "name": "test-model", "tokenizer": "bytes", "vocab_size": 256,
+  "end_of_text": 0, "width": 32, "max_tokens": 4096, "norm_eps": 1e-6,
+  "layers": [
+    {"type": "local", "heads": 2, "head_dim": 16, "window": 8, "conv_width": 2, "mlp_width": 32,
+     "alibi_slopes": [0.05, 0.05]},
+    {"type": "memory", "conv_width": 2, "groups": [
+      {"kind": "sv", "heads": 1, "key_dim": 8, "value_dim": 8, "sigma": 1.0, "box_mass": 16,
+       "ridge": 0.00048828125},
+      {"kind": "ovq", "heads": 1, "key_dim": 8, "value_dim": 8, "slots": 32}]},
+    {"type": "mlp", "mlp_width": 32}]})";
+
+// A server with its data directory.
+class TestServer {
+ public:
+  explicit TestServer(const std::string& directory, uint64_t model_seed = 1)
+      : core_(/*compute_threads=*/1, /*max_sessions=*/16) {
+    auto data = DataDirectory::Open(directory, "lethe.dev/audit/test");
+    EXPECT_OK(data.status());
+    data_ = *std::move(data);
+    core_.trail = {data_->log(), data_->recorder(), {}, "lethe test"};
+    core_.record_spki = data_->record_spki();
+    const auto config = ParseModelConfig(kConfig);
+    EXPECT_OK(config.status());
+    auto model = Model::Create(*config, SyntheticTensors(*config, model_seed));
+    EXPECT_OK(model.status());
+    EXPECT_OK(core_.models.Add(*std::move(model)));
+    auto server = RpcServer::Start(&core_, {.listen_address = "127.0.0.1:0"});
+    EXPECT_OK(server.status());
+    server_ = *std::move(server);
+  }
+
+  const std::string& address() const { return server_->address(); }
+  const std::string& trust_path() const { return data_->trust_path(); }
+
+ private:
+  ServerCore core_;
+  std::unique_ptr<DataDirectory> data_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+class ServerStoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "lethe-story-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    server_ = std::make_unique<TestServer>(directory_ + "/data");
+  }
+
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+
+  ProgramRun Run(std::vector<std::string> arguments, const std::string& input = "") {
+    arguments.insert(arguments.begin(), {"--server", server_->address()});
+    return RunLethe(arguments, input);
+  }
+
+  Json RunJson(std::vector<std::string> arguments) {
+    arguments.push_back("--json");
+    const ProgramRun run = Run(arguments);
+    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+    return Json::parse(run.out, nullptr, false);
+  }
+
+  std::string CreateSession() {
+    std::string id = Run({"session", "create", "--id-only"}).out;
+    EXPECT_FALSE(id.empty());
+    id.pop_back();
+    return id;
+  }
+
+  void Append(const std::string& session, const std::string& text,
+              const std::string& subject = "") {
+    const ProgramRun run = Run({"append", session, "--text", text, "--subject", subject});
+    ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  }
+
+  std::string Digest(const std::string& session) { return Run({"session", "digest", session}).out; }
+
+  std::string directory_;
+  std::unique_ptr<TestServer> server_;
+};
+
+std::string LongText(size_t num_bytes) {
+  std::string text;
+  for (size_t i = 0; text.size() < num_bytes; ++i) {
+    text += "the ward was quiet at hour " + std::to_string(i * 7919 % 1000) + ". ";
+  }
+  return text.substr(0, num_bytes);
+}
+
+TEST_F(ServerStoryTest, ForgetLeavesTheStateOfASessionNeverTold) {
+  const std::string told = CreateSession();
+  const std::string never = CreateSession();
+  Append(told, LongText(150));
+  Append(told, "patient 17 takes zelvim", "patient-17");
+  Append(told, LongText(100));
+  Append(never, LongText(150) + LongText(100));
+  EXPECT_NE(Digest(told), Digest(never));
+  const ProgramRun dry =
+      Run({"forget", told, "--subject", "patient-17", "--derived", "fail", "--dry-run"});
+  EXPECT_EQ(dry.exit_code, kExitDone) << dry.err;
+  EXPECT_THAT(dry.out, HasSubstr("Would forget 23 inputs"));
+  EXPECT_THAT(dry.out, HasSubstr("Nothing was changed"));
+  EXPECT_NE(Digest(told), Digest(never));
+  const ProgramRun run = Run({"forget", told, "--subject", "patient-17", "--derived", "fail"});
+  EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("Forgot 23 inputs"));
+  EXPECT_THAT(run.out, HasSubstr("token_ids forgotten    150-172"));
+  EXPECT_THAT(run.out, HasSubstr("seq 1, leaf 0"));
+  EXPECT_EQ(Digest(told), Digest(never));
+}
+
+TEST_F(ServerStoryTest, GenerateStreamsTheSameTextForTheSameSeed) {
+  const std::string session = CreateSession();
+  Append(session, LongText(100));
+  const std::vector<std::string> line = {
+      "generate", session, "--prompt",      "Who?", "--max-tokens",         "12",
+      "--seed",   "7",     "--temperature", "1",    "--ignore-end-of-text", "--no-remember"};
+  const ProgramRun first = Run(line);
+  const ProgramRun second = Run(line);
+  EXPECT_EQ(first.exit_code, kExitDone) << first.err;
+  EXPECT_EQ(first.out, second.out);
+  EXPECT_THAT(first.err, HasSubstr("seed 7"));
+  EXPECT_THAT(first.err, HasSubstr("answer 12 tokens"));
+  EXPECT_EQ(RunJson({"session", "get", session})["num_inputs"], 100);
+}
+
+TEST_F(ServerStoryTest, GenerateWritesJsonLines) {
+  const std::string session = CreateSession();
+  const ProgramRun run = Run({"generate", session, "--prompt-file", "-", "--max-tokens", "3",
+                              "--ignore-end-of-text", "--top-logprobs", "2", "--json"},
+                             "Hello");
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  std::istringstream lines(run.out);
+  std::vector<Json> events;
+  for (std::string line; std::getline(lines, line);) {
+    events.push_back(Json::parse(line, nullptr, false));
+    ASSERT_TRUE(events.back().is_object()) << line;
+  }
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_TRUE(events.front().contains("started"));
+  EXPECT_EQ(events.back()["finished"]["reason"], "max_tokens");
+  EXPECT_EQ(events.back()["finished"]["usage"]["num_prompt_tokens"], 5);
+}
+
+TEST_F(ServerStoryTest, ReceiptNamesDerivedTokensAndForgetsThem) {
+  const std::string session = CreateSession();
+  Append(session, "patient 17 takes zelvim", "patient-17");
+  const ProgramRun run =
+      Run({"generate", session, "--prompt", "Who?", "--max-tokens", "4", "--ignore-end-of-text"});
+  ASSERT_EQ(run.exit_code, kExitDone) << run.err;
+  EXPECT_EQ(Run({"forget", session, "--subject", "patient-17", "--derived", "fail"}).exit_code,
+            kExitRefused);
+  const Json receipt =
+      RunJson({"forget", session, "--subject", "patient-17", "--derived", "forget"});
+  EXPECT_EQ(receipt["num_forgotten"], 27);
+  EXPECT_EQ(receipt["derived_forgotten"], Json::parse(R"([{"first":27,"end":31}])"));
+  EXPECT_EQ(receipt["num_inputs"], 4);
+}
+
+TEST_F(ServerStoryTest, RefusalsNameFieldAndRangeButNoContent) {
+  const std::string session = CreateSession();
+  Append(session, "zelvim");
+  struct Refusal {
+    std::vector<std::string> line;
+    const char* text;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {{"session", "get", "s-unknown"}, "NOT_FOUND"},
+           {{"generate", session, "--prompt", "zelvim", "--top-p", "1.5"}, "top_p"},
+           {{"generate", session, "--prompt", "zelvim", "--temperature", "-1"}, "temperature"},
+           {{"generate", session, "--vocab-ids", "99999"}, "vocab_ids"},
+           {{"append", session, "--text", ""}, "input"},
+           {{"append", session, "--text", LongText(5000)}, "max_tokens"},
+           {{"forget", session, "--ids", "77", "--derived", "keep"}, "NOT_FOUND"},
+           {{"forget", session, "--subject", "nobody", "--derived", "keep"}, "NOT_FOUND"},
+           {{"session", "create", "--model", "no-such-model"}, "model"},
+           {{"audit", "inclusion", "5"}, "leaf_index"}}) {
+    const ProgramRun run = Run(refusal.line);
+    EXPECT_EQ(run.exit_code, kExitRefused) << refusal.text;
+    EXPECT_THAT(run.err, HasSubstr("the server refused: "));
+    EXPECT_THAT(run.err, HasSubstr("reason: "));
+    EXPECT_THAT(run.err, HasSubstr(refusal.text));
+    EXPECT_THAT(run.err, Not(HasSubstr("zelvim")));
+    EXPECT_THAT(run.err, Not(HasSubstr("ward")));
+  }
+  EXPECT_EQ(RunJson({"session", "get", session})["num_inputs"], 6);
+}
+
+TEST_F(ServerStoryTest, CertificateVerifiesAndEachChangedFileIsThree) {
+  const std::string session = CreateSession();
+  Append(session, LongText(200));
+  const ProgramRun certify = Run({"certify", session, "--out", Path("c"), "--bundle", "--nonce",
+                                  "000102030405060708090a0b0c0d0e0f"});
+  ASSERT_EQ(certify.exit_code, kExitDone) << certify.err;
+  EXPECT_THAT(certify.out, HasSubstr("bundle.json"));
+  EXPECT_THAT(certify.out, HasSubstr("layer.1.group.0.head.0"));
+  const std::vector<std::string> verify = {"verify", Path("c"), "--trust", server_->trust_path()};
+  const ProgramRun verified = RunLethe(verify);
+  EXPECT_EQ(verified.exit_code, kExitDone) << verified.out << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("ok           optimality"));
+  for (const char* file : {kEnvelopeFile, kProofFile, kOpeningFile, kBundleFile}) {
+    const std::string path = Path("c") + "/" + file;
+    const std::string bytes = *ReadFile(path);
+    for (const size_t position : {bytes.size() / 3, bytes.size() / 2, bytes.size() - 2}) {
+      std::string changed = bytes;
+      changed[position] = changed[position] == '1' ? '2' : '1';
+      ASSERT_OK(WriteFile(path, changed));
+      const ProgramRun refused = RunLethe(verify);
+      EXPECT_EQ(refused.exit_code, kExitVerificationFailed) << file << " byte " << position;
+      EXPECT_THAT(refused.out, HasSubstr("FAILED"));
+    }
+    ASSERT_OK(WriteFile(path, bytes));
+  }
+  EXPECT_EQ(RunLethe(verify).exit_code, kExitDone);
+}
+
+TEST_F(ServerStoryTest, ReplayReachesTheCertifiedStateOrSaysWhatDiffers) {
+  const TestServer fresh(Path("fresh"));
+  const TestServer other(Path("other"), /*model_seed=*/2);
+  const std::string session = CreateSession();
+  Append(session, LongText(90));
+  Append(session, "patient 17 takes zelvim", "patient-17");
+  Append(session, LongText(60));
+  ASSERT_EQ(Run({"forget", session, "--subject", "patient-17", "--derived", "fail"}).exit_code, 0);
+  ASSERT_EQ(Run({"certify", session, "--out", Path("c"), "--bundle"}).exit_code, kExitDone);
+  ASSERT_EQ(Run({"session", "inputs", session, "--export", Path("inputs.json")}).exit_code, 0);
+  const ProgramRun online = Run({"replay", session, "--certificate", Path("c"), "--fresh-server",
+                                 fresh.address(), "--trust", server_->trust_path()});
+  EXPECT_EQ(online.exit_code, kExitDone) << online.err;
+  EXPECT_THAT(online.out, HasSubstr("150 retained inputs"));
+  const std::vector<std::string> offline = {"replay",        "--inputs", Path("inputs.json"),
+                                            "--certificate", Path("c"),  "--fresh-server",
+                                            fresh.address()};
+  EXPECT_EQ(RunLethe(offline).exit_code, kExitDone);
+
+  const ProgramRun model =
+      Run({"replay", session, "--certificate", Path("c"), "--fresh-server", other.address()});
+  EXPECT_EQ(model.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(model.err, HasSubstr("another model"));
+
+  ASSERT_OK_AND_ASSIGN(InputsFile inputs, ParseInputsFile(*ReadFile(Path("inputs.json"))));
+  std::swap(inputs.vocab_ids[10], inputs.vocab_ids[11]);
+  ASSERT_OK(WriteFile(Path("inputs.json"), WriteInputsFile(inputs)));
+  const ProgramRun changed = RunLethe(offline);
+  EXPECT_EQ(changed.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(changed.err, HasSubstr("the replayed state differs: "));
+  EXPECT_THAT(changed.err, HasSubstr("layer."));
+
+  Append(session, "and told more since");
+  EXPECT_EQ(Run({"replay", session, "--certificate", Path("c"), "--fresh-server", fresh.address()})
+                .exit_code,
+            kExitDone);
+  ASSERT_EQ(Run({"forget", session, "--ids", "3", "--derived", "fail"}).exit_code, kExitDone);
+  const ProgramRun forgotten =
+      Run({"replay", session, "--certificate", Path("c"), "--fresh-server", fresh.address()});
+  EXPECT_EQ(forgotten.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(forgotten.err, HasSubstr("149 of the 150"));
+}
+
+TEST_F(ServerStoryTest, RecordsAndProofsOfTheLog) {
+  const std::string session = CreateSession();
+  Append(session, LongText(70));
+  ASSERT_EQ(Run({"certify", session, "--out", Path("a")}).exit_code, kExitDone);
+  ASSERT_EQ(Run({"forget", session, "--ids", "0-4", "--derived", "fail"}).exit_code, kExitDone);
+  ASSERT_EQ(Run({"certify", session, "--out", Path("b")}).exit_code, kExitDone);
+  EXPECT_EQ(RunJson({"audit", "records", "--session", session})["records"].size(), 3u);
+  EXPECT_EQ(RunJson({"audit", "log"})["tree_size"], 3);
+  const ProgramRun consistency = Run({"audit", "consistency", "1", "3"});
+  EXPECT_EQ(consistency.exit_code, kExitDone) << consistency.err;
+  EXPECT_THAT(consistency.out, HasSubstr("Consistent"));
+  EXPECT_EQ(Run({"audit", "inclusion", "1", "--out", Path("proof.tlog")}).exit_code, kExitDone);
+  ASSERT_EQ(Run({"certificate", "get", session, "--seq", "2", "--out", Path("f")}).exit_code, 0);
+  EXPECT_EQ(RunLethe({"verify", Path("b"), "--previous", Path("a"), Path("f"), "--trust",
+                      server_->trust_path()})
+                .exit_code,
+            kExitDone);
+  const ProgramRun destroyed =
+      Run({"certificate", "get", session, "--seq", "1", "--out", Path("a")});
+  EXPECT_THAT(destroyed.out, HasSubstr("destroyed by a later Forget"));
+  EXPECT_FALSE(std::filesystem::exists(Path("a/opening.json")));
+}
+
+TEST_F(ServerStoryTest, ListsPartitionModelsAndInputs) {
+  const std::string session = CreateSession();
+  Append(session, LongText(128), "day");
+  const Json partition = RunJson({"partition", session});
+  EXPECT_EQ(partition["rows"].size(), 128u);
+  EXPECT_THAT(Run({"partition", session, "--limit", "2"}).out, HasSubstr("and 126 more"));
+  EXPECT_EQ(RunJson({"models", "get"})["name"], "test-model");
+  EXPECT_EQ(Run({"models", "tokenize", "--text", "Pat"}).out, "80,97,116\n");
+  EXPECT_EQ(Run({"models", "detokenize", "80,97,116"}).out, "Pat");
+  const ProgramRun inputs = Run({"session", "inputs", session, "--content"});
+  EXPECT_THAT(inputs.out, HasSubstr("0-127"));
+  EXPECT_THAT(inputs.out, HasSubstr("the ward was quiet"));
+  EXPECT_THAT(Run({"session", "list"}).out, HasSubstr(session));
+  EXPECT_EQ(Run({"session", "delete", session}).exit_code, kExitDone);
+  EXPECT_EQ(Run({"session", "get", session}).exit_code, kExitRefused);
+}
+
+TEST_F(ServerStoryTest, DigestExplainNamesThePartThatDiffers) {
+  const std::string session = CreateSession();
+  Append(session, LongText(70));
+  ASSERT_EQ(Run({"session", "digest", session, "--parts", "--out", Path("1")}).exit_code, 0);
+  Append(session, "more");
+  ASSERT_EQ(Run({"session", "digest", session, "--parts", "--out", Path("2")}).exit_code, 0);
+  EXPECT_EQ(RunLethe({"digest", "--explain", Path("1"), Path("1")}).exit_code, kExitDone);
+  const ProgramRun run = RunLethe({"digest", "--explain", Path("1"), Path("2")});
+  EXPECT_EQ(run.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(run.out, HasSubstr("Different: "));
+}
+
+}  // namespace
+}  // namespace lethe::client

@@ -1,0 +1,316 @@
+// Goal: streams over a real channel: a Forget in the middle, a client that cancels, forks, deadlines, shutdown, health, reflection.
+// Method: a server in this process; the client reads slowly enough for things to happen between two tokens, and every case accepts
+// only outcomes that the contract allows.
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "tests/integration/server_testing.h"
+
+namespace lethe::testing {
+namespace {
+
+using Reader = std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>;
+
+class ServerStreamTest : public ::testing::Test {
+ protected:
+  void SetUp() override { session_id_ = CreateSession(); }
+
+  std::string CreateSession() {
+    Context context;
+    v1::CreateSessionResponse response;
+    EXPECT_TRUE(stubs_.session->CreateSession(&context, {}, &response).ok());
+    return response.session().session_id();
+  }
+  std::string Digest() {
+    Context context;
+    v1::GetStateDigestRequest request;
+    request.set_session_id(session_id_);
+    v1::GetStateDigestResponse response;
+    EXPECT_TRUE(stubs_.session->GetStateDigest(&context, request, &response).ok());
+    return response.digest().sha256();
+  }
+  v1::GenerateRequest Request(const std::string& prompt, int max_tokens) const {
+    v1::GenerateRequest request;
+    request.set_session_id(session_id_);
+    request.mutable_prompt()->set_text(prompt);
+    request.mutable_output()->set_max_tokens(max_tokens);
+    request.mutable_output()->set_ignore_end_of_text(true);
+    request.mutable_sampling()->set_temperature(1);
+    request.mutable_sampling()->set_seed(11);
+    return request;
+  }
+  std::vector<v1::GenerateResponse> ReadAll(const v1::GenerateRequest& request,
+                                            grpc::Status* status) {
+    Context context;
+    const Reader reader = stubs_.generation->Generate(&context, request);
+    std::vector<v1::GenerateResponse> events;
+    v1::GenerateResponse event;
+    while (reader->Read(&event)) events.push_back(event);
+    *status = reader->Finish();
+    return events;
+  }
+  int64_t NumInputs() {
+    Context context;
+    v1::GetSessionRequest request;
+    request.set_session_id(session_id_);
+    v1::GetSessionResponse response;
+    EXPECT_TRUE(stubs_.session->GetSession(&context, request, &response).ok());
+    return response.session().num_inputs();
+  }
+
+  TestServer server_;
+  Stubs& stubs_ = *server_.stubs;
+  std::string session_id_;
+};
+
+TEST_F(ServerStreamTest, EventsComeInOrderAndAddUp) {
+  v1::GenerateRequest request = Request("prompt", 20);
+  request.mutable_output()->set_top_logprobs(2);
+  request.set_subject("label");
+  grpc::Status status;
+  const auto events = ReadAll(request, &status);
+  ASSERT_RPC_OK(status);
+  ASSERT_GE(events.size(), 3u);
+  ASSERT_TRUE(events.front().has_started());
+  EXPECT_EQ(events.front().started().seed(), 11u);
+  EXPECT_EQ(events.front().started().prompt_token_ids().end(), 7u);
+  ASSERT_TRUE(events.back().has_finished());
+  int num_tokens = 0;
+  for (const v1::GenerateResponse& event : events) {
+    for (const v1::GeneratedToken& token : event.delta().tokens()) {
+      ++num_tokens;
+      EXPECT_LE(token.logprob(), 0.0F);
+      EXPECT_EQ(token.top_logprobs_size(), 2);
+    }
+  }
+  EXPECT_EQ(num_tokens, 20);
+  EXPECT_EQ(events.back().finished().usage().num_generated_tokens(), 20);
+  EXPECT_EQ(NumInputs(), 26);
+}
+
+TEST_F(ServerStreamTest, SameSeedSameTextOnAnotherSession) {
+  grpc::Status status;
+  const auto first = ReadAll(Request("prompt", 20), &status);
+  session_id_ = CreateSession();
+  const auto second = ReadAll(Request("prompt", 20), &status);
+  ASSERT_EQ(first.size(), second.size());
+  for (size_t i = 0; i + 1 < first.size(); ++i) {
+    EXPECT_EQ(first[i].SerializeAsString(), second[i].SerializeAsString());
+  }
+}
+
+TEST_F(ServerStreamTest, ForgetDuringAStream) {
+  v1::GenerateRequest request = Request("a patient's record", 400);
+  request.set_subject("p");
+  Context context;
+  const Reader reader = stubs_.generation->Generate(&context, request);
+  v1::GenerateResponse event;
+  int num_tokens = 0;
+  while (num_tokens < 3 && reader->Read(&event)) num_tokens += event.delta().tokens_size();
+  v1::ForgetRequest forget;
+  forget.set_session_id(session_id_);
+  v1::TokenRange* range = forget.mutable_selection()->mutable_tokens()->add_ranges();
+  range->set_first(1);
+  range->set_end(6);
+  forget.set_derived_policy(v1::DERIVED_POLICY_KEEP_AND_REPORT);
+  Context forget_context;
+  v1::ForgetResponse receipt;
+  ASSERT_RPC_OK(stubs_.forgetting->Forget(&forget_context, forget, &receipt));
+  EXPECT_EQ(receipt.num_forgotten(), 5);
+  bool noticed = false;
+  while (reader->Read(&event)) {
+    if (event.has_forget_notice()) {
+      noticed = true;
+      EXPECT_EQ(event.forget_notice().num_forgotten(), 5);
+    }
+    num_tokens += event.delta().tokens_size();
+  }
+  ASSERT_RPC_OK(reader->Finish());
+  EXPECT_EQ(num_tokens, 400);
+  // A Forget after the last token finds no stream to tell.
+  EXPECT_TRUE(noticed || receipt.num_inputs() == 13 + 400);
+  EXPECT_EQ(NumInputs(), 13 + 400);
+}
+
+TEST_F(ServerStreamTest, CancelledStreamEndsAndTheSessionServesOn) {
+  {
+    Context context;
+    const Reader reader = stubs_.generation->Generate(&context, Request("abc", 500));
+    v1::GenerateResponse event;
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(reader->Read(&event));
+    context.TryCancel();
+    while (reader->Read(&event)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  // The loop sees it within a token; until then the session is busy.
+  grpc::Status status;
+  do {
+    ReadAll(Request("x", 0), &status);
+  } while (status.error_code() == grpc::StatusCode::ABORTED);
+  ASSERT_RPC_OK(status);
+  EXPECT_LE(NumInputs(), 3 + 500 + 1);
+}
+
+TEST_F(ServerStreamTest, ForkLeavesTheDigestAlone) {
+  grpc::Status status;
+  ReadAll(Request("history", 5), &status);
+  const std::string digest = Digest();
+  v1::GenerateRequest request = Request("question", 20);
+  request.set_remember(false);
+  const auto events = ReadAll(request, &status);
+  ASSERT_RPC_OK(status);
+  EXPECT_EQ(Digest(), digest);
+  EXPECT_EQ(events.front().started().num_context_tokens(), 7 + 5 + 8);
+}
+
+TEST_F(ServerStreamTest, ExpiredDeadlineChangesNothing) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() - std::chrono::seconds(1));
+  const Reader reader = stubs_.generation->Generate(&context, Request("abc", 5));
+  v1::GenerateResponse event;
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(NumInputs(), 0);
+}
+
+TEST_F(ServerStreamTest, RepeatedRequestIdIsNotStreamedAgain) {
+  v1::GenerateRequest request = Request("abc", 5);
+  request.set_request_id("g1");
+  grpc::Status status;
+  ReadAll(request, &status);
+  ASSERT_RPC_OK(status);
+  ReadAll(request, &status);
+  EXPECT_THAT(status, IsError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_DONE", "request_id"));
+  EXPECT_EQ(NumInputs(), 8);
+}
+
+TEST_F(ServerStreamTest, EmptySessionWantsAPrompt) {
+  v1::GenerateRequest request = Request("", 5);
+  request.clear_prompt();
+  grpc::Status status;
+  ReadAll(request, &status);
+  EXPECT_THAT(status, IsError(grpc::StatusCode::FAILED_PRECONDITION, "EMPTY_CONTEXT", "prompt"));
+}
+
+TEST_F(ServerStreamTest, ManyClientsAtOnce) {
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 6; ++i) {
+    clients.emplace_back([this, i] {
+      Context context;
+      v1::GenerateRequest request = Request("shared", 30);
+      request.set_remember(i % 2 != 0);
+      const Reader reader = stubs_.generation->Generate(&context, request);
+      v1::GenerateResponse event;
+      while (reader->Read(&event)) {
+      }
+      const grpc::Status status = reader->Finish();
+      EXPECT_TRUE(status.ok() || DetailOf(status).reason() == "SESSION_BUSY")
+          << status.error_message();
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(NumInputs() % 36, 0);
+}
+
+TEST_F(ServerStreamTest, ShutdownEndsStreamsAtATokenBoundary) {
+  Context context;
+  const Reader reader = stubs_.generation->Generate(&context, Request("abc", 590));
+  v1::GenerateResponse event;
+  ASSERT_TRUE(reader->Read(&event));
+  std::thread stopper([this] { server_.rpc->Shutdown(0); });
+  v1::GenerateResponse last;
+  while (reader->Read(&event)) last = event;
+  const grpc::Status status = reader->Finish();
+  stopper.join();
+  if (status.ok()) {
+    ASSERT_TRUE(last.has_finished());
+    EXPECT_THAT(last.finished().reason(),
+                ::testing::AnyOf(v1::FINISH_REASON_SHUTDOWN, v1::FINISH_REASON_MAX_TOKENS));
+  } else {
+    EXPECT_THAT(status.error_code(),
+                ::testing::AnyOf(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED));
+  }
+  EXPECT_FALSE(
+      ConnectTo(server_.rpc->address())
+          ->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(200)));
+}
+
+// grpc.health.v1.HealthCheckRequest{service = name}; the response's status is field 1 (1 = SERVING).
+class HealthTest : public ServerStreamTest {
+ protected:
+  grpc::Status Check(const std::string& service, std::string* response) {
+    grpc::GenericStub stub(server_.channel);
+    Context context;
+    std::string bytes;
+    if (!service.empty())
+      bytes = "\x0A" + std::string(1, static_cast<char>(service.size())) + service;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer reply;
+    grpc::CompletionQueue queue;
+    const auto call =
+        stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&reply, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    grpc::Slice dumped;
+    if (status.ok() && reply.DumpToSingleSlice(&dumped).ok()) {
+      response->assign(reinterpret_cast<const char*>(dumped.begin()), dumped.size());
+    }
+    return status;
+  }
+};
+
+TEST_F(HealthTest, EveryServiceIsServing) {
+  for (const char* service :
+       {"", "lethe.v1.SessionService", "lethe.v1.GenerationService", "lethe.v1.ForgettingService",
+        "lethe.v1.CertificationService", "lethe.v1.AuditService", "lethe.v1.ModelService",
+        "lethe.v1.MemoryService"}) {
+    std::string response;
+    ASSERT_RPC_OK(Check(service, &response));
+    EXPECT_EQ(response, "\x08\x01") << service;
+  }
+  std::string response;
+  EXPECT_EQ(Check("lethe.v1.Nobody", &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(HealthTest, ReflectionListsTheServices) {
+  grpc::GenericStub stub(server_.channel);
+  Context context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  const grpc::Slice slice(std::string("\x3A\x01*"));  // list_services = "*"
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  grpc::ByteBuffer reply;
+  call->Read(&reply, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  grpc::Slice dumped;
+  ASSERT_TRUE(reply.DumpToSingleSlice(&dumped).ok());
+  const std::string text(reinterpret_cast<const char*>(dumped.begin()), dumped.size());
+  EXPECT_NE(text.find("lethe.v1.GenerationService"), std::string::npos);
+  context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+}
+
+}  // namespace
+}  // namespace lethe::testing

@@ -1,0 +1,76 @@
+#include "tests/integration/server_testing.h"
+
+#include <chrono>
+
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "kernels/base/check.h"
+
+namespace lethe::testing {
+namespace {
+
+// Field 3 of google.rpc.Status.
+std::string FirstDetail(const std::string& details) {
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(details.data()),
+                                            static_cast<int>(details.size()));
+  while (const uint32_t tag = in.ReadTag()) {
+    if (tag == 26) {
+      uint32_t size = 0;
+      std::string bytes;
+      LETHE_CHECK(in.ReadVarint32(&size) && in.ReadString(&bytes, static_cast<int>(size)));
+      return bytes;
+    }
+    LETHE_CHECK(google::protobuf::internal::WireFormatLite::SkipField(&in, tag));
+  }
+  return "";
+}
+
+}  // namespace
+
+Stubs::Stubs(const std::shared_ptr<grpc::Channel>& channel)
+    : session(v1::SessionService::NewStub(channel)),
+      generation(v1::GenerationService::NewStub(channel)),
+      forgetting(v1::ForgettingService::NewStub(channel)),
+      certification(v1::CertificationService::NewStub(channel)),
+      audit(v1::AuditService::NewStub(channel)),
+      model(v1::ModelService::NewStub(channel)),
+      memory(v1::MemoryService::NewStub(channel)) {}
+
+std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+TestServer::TestServer() {
+  core.trail = trail.trail;
+  core.record_spki = trail.data->record_spki();
+  LETHE_CHECK(core.models.Add(TinyModel()).ok());
+  auto started = RpcServer::Start(&core, {"127.0.0.1:0", 8 << 20});
+  LETHE_CHECK(started.ok());
+  rpc = *std::move(started);
+  channel = ConnectTo(rpc->address());
+  stubs = std::make_unique<Stubs>(channel);
+}
+
+TestServer::~TestServer() { rpc->Shutdown(0); }
+
+Context::Context() { set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120)); }
+
+v1::ErrorInfo DetailOf(const grpc::Status& status) {
+  google::protobuf::Any any;
+  v1::ErrorInfo info;
+  if (any.ParseFromString(FirstDetail(status.error_details())) &&
+      any.type_url() == "type.googleapis.com/google.rpc.ErrorInfo") {
+    info.ParseFromString(any.value());
+  }
+  return info;
+}
+
+}  // namespace lethe::testing

@@ -1,0 +1,207 @@
+"""Trains lethe-tiny on one GPU, in stages, resumable.
+
+    python3 trainer.py --text train.xz --out DIR [--resume DIR] --stages T:BATCH:SECONDS:LR0:LR1:GATE_STEPS:DROP ...
+
+A stage lasts a wall-clock time and moves the learning rate linearly from LR0 to LR1. DROP is the share of sequences in
+which some memory groups are switched off, so that every memory learns to carry what it can and none falls silent.
+Checkpoints are files below 16 MiB: weights in float32, AdamW's moments in bfloat16.
+"""
+
+import argparse
+import json
+import os
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import data
+import lethe_io
+import network
+import tiny_config
+
+PART = 12 << 20  # bytes of a checkpoint part
+
+
+class Batches(torch.utils.data.IterableDataset):
+    def __init__(self, text, batch, tokens, seed):
+        self.args = (text, batch, tokens)
+        self.seed = seed
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        rng = np.random.default_rng([self.seed, info.id if info else 0])
+        while True:
+            ids, weight = data.training_batch(rng, *self.args)
+            yield torch.from_numpy(ids), torch.from_numpy(weight)
+
+
+def make_optimizer(weights, lr):
+    """Weight decay on projections only (papers.md 2.2 exempts the gates' parameters; norms and taps likewise)."""
+    decay = [w for n, w in weights.items() if w.ndim == 2 and "conv" not in n]
+    plain = [w for n, w in weights.items() if not (w.ndim == 2 and "conv" not in n)]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
+    fused = {"fused": True} if decay[0].is_cuda else {}
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, **fused)
+
+
+def group_dropout(batch, groups, share, device):
+    """[B, G]: in `share` of the sequences each group is kept with probability one half, at least one of them."""
+    keep = (torch.rand(batch, groups, device=device) < 0.5).float()
+    forced = F.one_hot(torch.randint(groups, (batch,), device=device), groups).float()
+    some = torch.maximum(keep, forced)
+    return torch.where(torch.rand(batch, 1, device=device) < share, some, torch.ones_like(some))
+
+
+def save_checkpoint(directory, weights, opt, meta):
+    os.makedirs(directory, exist_ok=True)
+    flat = torch.cat([w.detach().reshape(-1) for w in weights.values()]).cpu().numpy().tobytes()
+    for i in range(0, len(flat), PART):
+        with open(os.path.join(directory, f"w{i // PART}.bin"), "wb") as f:
+            f.write(flat[i:i + PART])
+    for key in ("exp_avg", "exp_avg_sq"):
+        moments = [opt.state[w].get(key, torch.zeros_like(w)) if w in opt.state else torch.zeros_like(w) for w in weights.values()]
+        bits = lethe_io.to_bf16_bits(torch.cat([m.reshape(-1) for m in moments]).cpu().numpy())
+        with open(os.path.join(directory, f"{key}.bin"), "wb") as f:
+            f.write(bits.tobytes())
+    with open(os.path.join(directory, "meta.json"), "w") as f:
+        json.dump(meta, f)
+
+
+def read_flat(directory):
+    raw, i = b"", 0
+    while os.path.exists(os.path.join(directory, f"w{i}.bin")):
+        with open(os.path.join(directory, f"w{i}.bin"), "rb") as f:
+            raw += f.read()
+        i += 1
+    return np.frombuffer(raw, np.float32)
+
+
+def split_flat(flat, config):
+    out, at = {}, 0
+    for name, shape in lethe_io.tensor_shapes(config).items():
+        size = int(np.prod(shape))
+        out[name] = flat[at:at + size].reshape(shape)
+        at += size
+    if at != len(flat):
+        raise ValueError(f"checkpoint holds {len(flat)} numbers, want {at}")
+    return out
+
+
+def load_moments(directory, config, weights, opt, step):
+    for key in ("exp_avg", "exp_avg_sq"):
+        with open(os.path.join(directory, f"{key}.bin"), "rb") as f:
+            flat = lethe_io.from_bf16_bits(np.frombuffer(f.read(), np.uint16))
+        for name, value in split_flat(flat, config).items():
+            w = weights[name]
+            state = opt.state[w]
+            state[key] = torch.from_numpy(value.copy()).to(w.device)
+            state["step"] = torch.tensor(float(step), device=w.device)
+
+
+def make_blocks(use_compile):
+    if not use_compile:
+        return None
+    return {"local": torch.compile(network.local_block, dynamic=False), "mlp": torch.compile(network.mlp_block, dynamic=False)}
+
+
+def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None):
+    ids = ids.long()
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=ids.is_cuda):
+        logits = network.forward(config, weights, ids[:, :-1], gate_steps, keep, stats, blocks)
+    ce = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none").reshape(weight.shape)
+    if stats is not None:
+        answer = weight > 1
+        right = (logits.argmax(-1) == ids[:, 1:]) & answer
+        stats["answer_acc"] = right.sum() / answer.sum().clamp(min=1)
+        stats["bpc"] = (ce * ~answer).sum() / (~answer).sum() / 0.6931472
+        stats["answer_bits"] = (ce * answer).sum() / answer.sum().clamp(min=1) / 0.6931472
+    return (ce * weight).sum() / weight.sum()
+
+
+def run_stage(stage, config, weights, opt, text, meta, args, log):
+    tokens, batch, seconds, lr0, lr1, gate_steps, drop = stage
+    device = next(iter(weights.values())).device
+    source = Batches(text, batch, tokens, meta["step"] + 17)
+    loader = torch.utils.data.DataLoader(source, batch_size=None, num_workers=args.workers,
+                                         prefetch_factor=4 if args.workers else None, pin_memory=device.type == "cuda")
+    blocks = make_blocks(args.compile)
+    groups = max(len(layer.get("groups", ())) for layer in config["layers"])
+    start, first, trained, recent = time.time(), meta["step"], 0, time.time()
+    for ids, weight in loader:
+        now = time.time() - start
+        if now > seconds or (args.max_steps and meta["step"] - first >= args.max_steps):
+            break
+        warm = min(1.0, (meta["step"] + 1) / 200)
+        for g in opt.param_groups:
+            g["lr"] = warm * (lr0 + (lr1 - lr0) * min(1.0, now / seconds))
+        keep = group_dropout(batch, groups, drop, device) if drop else None
+        stats = {} if meta["step"] % 50 == 0 else None
+        loss = loss_of(config, weights, ids.to(device, non_blocking=True), weight.to(device, non_blocking=True), gate_steps, keep, blocks, stats)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        meta["step"] += 1
+        meta["tokens"] += batch * tokens
+        trained += batch * tokens
+        if stats is not None:
+            line = {k: round(float(v), 4) for k, v in stats.items()}
+            rate = trained / (time.time() - recent)
+            trained, recent = 0, time.time()
+            line.update(step=meta["step"], loss=round(float(loss), 4), norm=round(float(norm), 3), t=round(now, 1), tok_s=int(rate),
+                        tokens=meta["tokens"], gpu_gb=round(torch.cuda.max_memory_allocated() / 1e9, 1) if device.type == "cuda" else 0)
+            log(line)
+            if not np.isfinite(float(loss)):
+                raise RuntimeError("loss is not finite")
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    meta["seconds"] += time.time() - start
+
+
+def parse_stage(text):
+    t, b, s, lr0, lr1, gate, drop = text.split(":")
+    return int(t), int(b), float(s), float(lr0), float(lr1), int(gate), float(drop)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--resume")
+    parser.add_argument("--stages", nargs="+", required=True)
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--max-steps", type=int, default=0)
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+    torch.manual_seed(7)
+    config, meta = tiny_config.config(), {"step": 0, "tokens": 0, "seconds": 0.0}
+    if args.resume:
+        with open(os.path.join(args.resume, "meta.json")) as f:
+            meta = json.load(f)
+        start = split_flat(read_flat(args.resume), config)
+    else:
+        start = tiny_config.initial_weights(config)
+    weights = {n: torch.from_numpy(w.copy()).to(args.device).requires_grad_() for n, w in start.items()}
+    opt = make_optimizer(weights, 1e-3)
+    if args.resume:
+        load_moments(args.resume, config, weights, opt, meta["step"])
+    text = data.load_text(args.text)
+    os.makedirs(args.out, exist_ok=True)
+    out = open(os.path.join(args.out, "log.jsonl"), "a")
+
+    def log(line):
+        out.write(json.dumps(line) + "\n")
+        out.flush()
+        print(json.dumps(line), flush=True)
+
+    for stage in args.stages:
+        log({"stage": stage})
+        run_stage(parse_stage(stage), config, weights, opt, text, meta, args, log)
+        save_checkpoint(args.out, weights, opt, meta)
+
+
+if __name__ == "__main__":
+    main()
