@@ -36,6 +36,8 @@ class CholeskyFactor {
   // x <- L^-1 x, x <- L^-T x.
   void SolveLower(absl::Span<double> x) const;
   void SolveUpper(absl::Span<double> x) const;
+  // SolveLower of two at once: the factor is read from memory once.
+  void SolveLower(absl::Span<double> x, absl::Span<double> y) const;
   void Solve(absl::Span<double> x) const {
     SolveLower(x);
     SolveUpper(x);
