@@ -32,6 +32,7 @@ struct SvHead {
   uint64_t group = 0;
   uint64_t head = 0;
   std::string name;  // "layer.4.group.0.head.0"
+  int64_t value_dim = 0;
   svdd::SvHeadView view;
 };
 

@@ -132,7 +132,7 @@ std::vector<BadCase> GenerateCases() {
                [](R r) { r->mutable_output()->add_stop(std::string(257, 's')); }),
       Generate("ManyStops", "output.stop (count)",
                [](R r) {
-                 for (int i = 0; i < 17; ++i) r->mutable_output()->add_stop("s");
+                 for (int i = 0; i < 17; ++i) r->mutable_output()->add_stop(std::string(1, 's'));
                }),
       Generate("TopLogprobs", "output.top_logprobs",
                [](R r) { r->mutable_output()->set_top_logprobs(21); }),
