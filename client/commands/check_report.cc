@@ -86,8 +86,19 @@ const char* KindName(audit::RecordKind kind) {
   return kind == audit::RecordKind::kForget ? "forget" : "certify";
 }
 
+// Checks that could not run because an earlier one failed say nothing on their own.
+bool IsConsequence(const audit::Check& check) {
+  return check.result == audit::CheckResult::kNotChecked &&
+         check.detail == "an earlier check failed";
+}
+
 void PrintChecks(Context& context, const audit::VerifyReport& report) {
+  int64_t num_consequences = 0;
   for (const audit::Check& check : report.checks) {
+    if (IsConsequence(check)) {
+      ++num_consequences;
+      continue;
+    }
     const std::string word = ResultWord(check.result);
     const std::string meaning = CheckMeaning(check.name);
     context.out() << "  " << word << std::string(13 - word.size(), ' ') << check.name;
@@ -98,6 +109,10 @@ void PrintChecks(Context& context, const audit::VerifyReport& report) {
       context.out() << " [" << SafeForTerminal(check.detail) << "]";
     }
     context.out() << "\n";
+  }
+  if (num_consequences > 0) {
+    context.out() << "  not checked  " << FormatCount(num_consequences, "check")
+                  << " that build on what failed\n";
   }
 }
 
