@@ -1,4 +1,5 @@
-// AuditTrail: where this server's records go, and what every record says about the engine that made it.
+// AuditTrail: where this server's records go, and what every record says about the engine that made
+// it.
 //
 // Equation:  none.
 // Shapes:    none.

@@ -1,6 +1,7 @@
-// Goal: double-double arithmetic keeps its error bounds, WideFixed is exact, the grid rounds to nearest, and the
-// maintained Cholesky factor survives any order of appends and removals.
-// Method: random operands at many scales against 300-bit arithmetic; random sequences against a fresh factor.
+// Goal: double-double arithmetic keeps its error bounds, WideFixed is exact, the grid rounds to
+// nearest, and the maintained Cholesky factor survives any order of appends and removals.
+// Method: random operands at many scales against 300-bit arithmetic; random sequences against a
+// fresh factor.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -140,7 +141,8 @@ TEST(SvddArithmeticTest, FactorFollowsItsMarginSet) {
     }
     SyncFactor(&gram, ridge, margin, &factor);
     ASSERT_EQ(factor.size(), margin.size());
-    // Backward stable: A x of the solution x of A x = 1 is 1 to rounding, however ill-conditioned A is.
+    // Backward stable: A x of the solution x of A x = 1 is 1 to rounding, however ill-conditioned A
+    // is.
     std::vector<double> x(factor.size(), 1.0);
     factor.Solve(absl::MakeSpan(x));
     double scale = 0.0;

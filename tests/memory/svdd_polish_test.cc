@@ -1,6 +1,8 @@
-// Goal: Polish rounds the exact solution of a partition's linear system, whatever factor it was given; Accept proves
-// margins that are there and refuses those that are not; the fallback reaches the optimum from its cold start.
-// Method: the system solved in 256-bit arithmetic; factors in many orders; the wide rounding forced.
+// Goal: Polish rounds the exact solution of a partition's linear system, whatever factor it was
+// given; Accept proves margins that are there and refuses those that are not; the fallback reaches
+// the optimum from its cold start.
+// Method: the system solved in 256-bit arithmetic; factors in many orders; the wide rounding
+// forced.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

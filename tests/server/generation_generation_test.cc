@@ -1,6 +1,8 @@
-// Goal: a stream retains exactly what its client got, whatever ends it, and goes on from the right state after a Forget.
-// Method: a tiny random model; the sink runs Forgets, cancellations and failures between two tokens, where the loop
-// holds no lock; states and later tokens are compared with those of fresh sessions.
+// Goal: a stream retains exactly what its client got, whatever ends it, and goes on from the right
+// state after a Forget.
+// Method: a tiny random model; the sink runs Forgets, cancellations and failures between two
+// tokens, where the loop holds no lock; states and later tokens are compared with those of fresh
+// sessions.
 #include "server/generation/generation.h"
 
 #include <string>
@@ -14,6 +16,7 @@
 #include "server/certification/forgetter.h"
 #include "server/error/error_info.h"
 #include "server/generation/ingest.h"
+#include "server/model/synthetic_model.h"
 #include "tests/server/serving_testing.h"
 #include "tests/testing/status_matchers.h"
 
@@ -304,8 +307,22 @@ TEST_F(GenerationTest, DeletedSessionEndsItsStreams) {
   EXPECT_EQ(ReasonOf(Run(Prompt("abc", 50), &sink)), "SESSION_DELETED");
 }
 
-// Streams, forks, appends and Forgets of one session from many threads: every outcome is one of the documented ones, and the
-// state is that of the retained history.
+TEST_F(GenerationTest, NonFiniteLogitsEndTheStreamAndKeepTheSession) {
+  const ModelConfig config = TinyModel()->config();
+  TensorMap tensors = SyntheticTensors(config, 1);
+  for (float& weight : tensors["lm_head.weight"].values) weight *= 3e38F;
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Create(config, tensors));
+  ASSERT_OK_AND_ASSIGN(entry_, registry_.Create({model, {}, ""}, {}));
+  RecordingSink sink;
+  const absl::Status status = Run(Prompt("abc", 5), &sink);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal));
+  EXPECT_EQ(ReasonOf(status), "NON_FINITE_LOGITS");
+  EXPECT_THAT(HistoryOf(entry_), SizeIs(3));
+  EXPECT_OK(Append("more", ""));
+}
+
+// Streams, forks, appends and Forgets of one session from many threads: every outcome is one of the
+// documented ones, and the state is that of the retained history.
 TEST_F(GenerationTest, ConcurrentCallsKeepTheStateCanonical) {
   ComputeScheduler scheduler(3);
   ASSERT_OK(Append("start", ""));

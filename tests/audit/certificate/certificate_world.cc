@@ -35,7 +35,7 @@ BundleHead MakeHead(uint64_t head_index, double box_mass, absl::Span<const uint6
   BundleHead head;
   head.layer = 3;
   head.head = head_index;
-  head.sigma = 1.0;
+  head.sigma = 2.0;
   head.box_mass = box_mass;
   head.ridge = 0x1.0p-11;
   head.key_dim = kKeyDim;

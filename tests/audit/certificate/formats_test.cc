@@ -239,6 +239,14 @@ TEST(BundleTest, InconsistentOrNonFiniteHeadsAreRefused) {
                          h->rho = std::numeric_limits<double>::quiet_NaN();
                        }));
   EXPECT_THAT(ParseBundle(nan), StatusIs(kInvalid, "rho"));
+  // Zero has one text.
+  ASSERT_OK_AND_ASSIGN(const std::string zero, broken([](BundleHead* h) { h->rho = -0.0; }));
+  const std::string plus = R"("rho":"0000000000000000")";
+  ASSERT_NE(zero.find(plus), std::string::npos);
+  std::string minus = zero;
+  minus.replace(minus.find(plus), plus.size(), R"("rho":"8000000000000000")");
+  EXPECT_OK(ParseBundle(zero));
+  EXPECT_THAT(ParseBundle(minus), StatusIs(kInvalid, "rho"));
   // An empty memory is legal: before the first boundary the gate holds no key.
   ASSERT_OK_AND_ASSIGN(const std::string empty, broken([](BundleHead* h) {
                          h->token_ids.clear();
