@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "audit/log/decimal.h"
@@ -12,6 +13,16 @@ namespace lethe::audit {
 bool IsStrictlyAscending(absl::Span<const uint64_t> token_ids) {
   return std::adjacent_find(token_ids.begin(), token_ids.end(), std::greater_equal<>()) ==
          token_ids.end();
+}
+
+bool AreDisjoint(absl::Span<const uint64_t> a, absl::Span<const uint64_t> b) {
+  std::vector<uint64_t> common;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(common));
+  return common.empty();
+}
+
+bool IsSubset(absl::Span<const uint64_t> part, absl::Span<const uint64_t> whole) {
+  return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
 }
 
 Json TokenIdRangesJson(absl::Span<const uint64_t> token_ids) {

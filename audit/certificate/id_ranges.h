@@ -1,4 +1,4 @@
-// TokenIdRangesJson, ReadTokenIds: ascending token ids as ranges in JSON.
+// TokenIdRangesJson, ReadTokenIds and set relations: ascending token ids as ranges in JSON.
 //
 // Equation:  [["first","last"],…], ends included, ascending, with a gap of at least one id between
 //            ranges, so that a set has one text.
@@ -27,6 +27,9 @@ Json TokenIdRangesJson(absl::Span<const uint64_t> token_ids);
 std::vector<uint64_t> ReadTokenIds(absl::string_view key, uint64_t ids_max, JsonReader* reader);
 
 bool IsStrictlyAscending(absl::Span<const uint64_t> token_ids);
+// Of strictly ascending sets.
+bool AreDisjoint(absl::Span<const uint64_t> a, absl::Span<const uint64_t> b);
+bool IsSubset(absl::Span<const uint64_t> part, absl::Span<const uint64_t> whole);
 
 }  // namespace lethe::audit
 

@@ -46,6 +46,8 @@ absl::StatusOr<double> ParseHexF64(absl::string_view hex) {
   LETHE_ASSIGN_OR_RETURN(const uint64_t bits, ParseBigEndianHex<uint64_t>(hex));
   const auto value = std::bit_cast<double>(bits);
   if (std::isnan(value)) return absl::InvalidArgumentError("want a number, got NaN");
+  // Zero has one text: a second one would be a second document with the same meaning.
+  if (value == 0.0 && std::signbit(value)) return absl::InvalidArgumentError("want +0, got -0");
   return value;
 }
 

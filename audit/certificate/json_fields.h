@@ -8,7 +8,8 @@
 // Rejects:   the first error sticks in *status (INVALID_ARGUMENT naming the field by its path);
 //            every later call is then a no-op that yields a default value.
 // Effects:   none beyond *status.
-// Numerics:  bits are kept; NaN is refused, and -0 where a value is written (it becomes +0).
+// Numerics:  bits are kept; NaN is refused. An f64 of -0 is written as +0 and refused when read; an
+//            f32 keeps its sign (keys are hashed by their bits).
 // Threads:   compatible.
 #ifndef LETHE_AUDIT_CERTIFICATE_JSON_FIELDS_H_
 #define LETHE_AUDIT_CERTIFICATE_JSON_FIELDS_H_

@@ -22,6 +22,12 @@ absl::Status CheckDraft(const RecordDraft& draft) {
   if (!IsStrictlyAscending(draft.retained)) return Invalid("retained", "ascending ids");
   if (!IsStrictlyAscending(draft.forgotten)) return Invalid("forgotten", "ascending ids");
   if (!IsStrictlyAscending(draft.derived_kept)) return Invalid("derived_kept", "ascending ids");
+  if (!AreDisjoint(draft.forgotten, draft.retained)) {
+    return Invalid("forgotten", "no id that is retained");
+  }
+  if (!IsSubset(draft.derived_kept, draft.retained)) {
+    return Invalid("derived_kept", "retained ids");
+  }
   if (draft.kind == RecordKind::kCertify && !draft.forgotten.empty()) {
     return Invalid("forgotten", "no ids in a certify record");
   }

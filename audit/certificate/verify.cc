@@ -7,6 +7,7 @@
 
 #include "audit/certificate/commitment.h"
 #include "audit/certificate/dsse.h"
+#include "audit/certificate/id_ranges.h"
 #include "audit/certificate/json.h"
 #include "audit/certificate/opening.h"
 #include "audit/certificate/report_builder.h"
@@ -138,12 +139,14 @@ void VerifyFields(const Statement& statement, const VerifyOptions& options, Repo
 }
 
 void CheckOpenedSet(const char* name, const CommittedSet& stated, const Secret32& salt,
-                    const std::vector<uint64_t>& token_ids, ReportBuilder* report) {
+                    const std::vector<uint64_t>& token_ids, bool fits, ReportBuilder* report) {
   const CommittedSet opened = CommitSet(salt, token_ids);
-  if (opened.count == stated.count && opened.root == stated.root) {
-    report->Ok(name, absl::StrCat(opened.count, " ids"));
-  } else {
+  if (opened.count != stated.count || opened.root != stated.root) {
     report->Fail(name, "the opening's ids are not those of the statement");
+  } else if (!fits) {
+    report->Fail(name, "forgotten ids are retained, or derived ones are not");
+  } else {
+    report->Ok(name, absl::StrCat(opened.count, " ids"));
   }
 }
 
@@ -167,11 +170,13 @@ std::optional<Opening> VerifyOpening(const std::string& bytes, const VerifyRepor
   } else {
     report->Fail("subject digest", "the opening's salt and digest are not those of the statement");
   }
-  CheckOpenedSet("retained set", statement.retained, opening->salt, opening->retained, report);
+  CheckOpenedSet("retained set", statement.retained, opening->salt, opening->retained, true,
+                 report);
   if (statement.kind == RecordKind::kForget) {
-    CheckOpenedSet("forgotten set", statement.forgot, opening->salt, opening->forgotten, report);
+    CheckOpenedSet("forgotten set", statement.forgot, opening->salt, opening->forgotten,
+                   AreDisjoint(opening->forgotten, opening->retained), report);
     CheckOpenedSet("derived set", statement.derived_kept, opening->salt, opening->derived_kept,
-                   report);
+                   IsSubset(opening->derived_kept, opening->retained), report);
   } else {
     report->Skip("forgotten set", "not a Forget record");
     report->Skip("derived set", "not a Forget record");
@@ -182,8 +187,9 @@ std::optional<Opening> VerifyOpening(const std::string& bytes, const VerifyRepor
 
 constexpr const char* kOpeningChecks[] = {"opening", "subject digest", "retained set",
                                           "forgotten set", "derived set"};
-constexpr const char* kBundleChecks[] = {"bundle",           "bundle path",    "evidence",
-                                         "partition counts", "partition rows", "optimality"};
+constexpr const char* kBundleChecks[] = {"bundle",         "bundle path", "engine identity",
+                                         "retained count", "evidence",    "partition counts",
+                                         "partition rows", "optimality"};
 
 void VerifyOpened(const CertificateFiles& files, const VerifyReport& result,
                   ReportBuilder* report) {

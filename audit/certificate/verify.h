@@ -29,13 +29,12 @@ namespace lethe::audit {
 // The checks of VerifyCertificate, in order. "trust" to "key range" need envelope and proof file
 // alone; "opening" to "derived set" the opening too; "bundle" to "optimality" opening and bundle.
 inline constexpr const char* kCheckNames[] = {
-    "trust",         "envelope",         "payload type",   "record key",
-    "signature",     "statement",        "predicate type", "predicate",
-    "leaf binding",  "proof file",       "checkpoint",     "log origin",
-    "inclusion",     "key range",        "nonce",          "sequence",
-    "scope",         "opening",          "subject digest", "retained set",
-    "forgotten set", "derived set",      "bundle",         "bundle path",
-    "evidence",      "partition counts", "partition rows", "optimality",
+    "trust",          "envelope",       "payload type",     "record key",     "signature",
+    "statement",      "predicate type", "predicate",        "leaf binding",   "proof file",
+    "checkpoint",     "log origin",     "inclusion",        "key range",      "nonce",
+    "sequence",       "scope",          "opening",          "subject digest", "retained set",
+    "forgotten set",  "derived set",    "bundle",           "bundle path",    "engine identity",
+    "retained count", "evidence",       "partition counts", "partition rows", "optimality",
     "state replay"};
 
 enum class CheckResult { kOk, kFailed, kNotChecked };

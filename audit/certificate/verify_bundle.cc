@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "audit/certificate/commitment.h"
 #include "audit/certificate/head_proof.h"
 #include "audit/state/state_digest.h"
+#include "kernels/base/byte_io.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::audit {
@@ -65,6 +67,34 @@ absl::Status CheckPath(const ProofBundle& bundle, const BundleContext& context) 
     if (part->hash != Sha256Of(SupportStateBytes(HeadSupportState(head)))) {
       return Wrong(head, "keys, values or solution do not hash to the digest's part");
     }
+  }
+  return absl::OkStatus();
+}
+
+// The state's own first parts name the model, the numerics and the device it was evaluated with.
+absl::Status CheckEngine(const ProofBundle& bundle, const BundleContext& context) {
+  const EngineIdentity& engine = context.statement->engine;
+  const std::pair<const char*, Sha256Digest> wants[] = {
+      {"model", Sha256Of(AsStringView(engine.model_digest))},
+      {"numerics", Sha256Of(AsStringView(engine.numerics_id))},
+      {"device", Sha256Of(engine.device_kind)}};
+  for (const auto& [name, hash] : wants) {
+    const StatePart* part = FindPart(bundle, name);
+    if (part == nullptr || part->hash != hash) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the digest's ", name, " is not the statement's"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The part "tokens" is the number of retained inputs as u64 little-endian (docs/state-digest.md).
+absl::Status CheckRetainedCount(const ProofBundle& bundle, const BundleContext& context) {
+  ByteWriter count;
+  count.U64(context.statement->retained.count);
+  const StatePart* part = FindPart(bundle, "tokens");
+  if (part == nullptr || part->hash != Sha256Of(count.bytes())) {
+    return absl::InvalidArgumentError("the digest holds another number of inputs than stated");
   }
   return absl::OkStatus();
 }
@@ -155,6 +185,8 @@ void VerifyBundle(absl::string_view bundle_bytes, const BundleContext& context,
   const absl::StatusOr<ProofBundle> bundle = OpenBundle(bundle_bytes, context);
   if (!report->Set("bundle", bundle.status())) return;
   if (!report->Set("bundle path", CheckPath(*bundle, context))) return;
+  report->Set("engine identity", CheckEngine(*bundle, context));
+  report->Set("retained count", CheckRetainedCount(*bundle, context));
   report->Set("evidence", CheckEvidence(*bundle, context));
   report->Set("partition counts", CheckCounts(*bundle, context));
   report->Set("partition rows", CheckRows(*bundle, context));

@@ -23,6 +23,23 @@ void WipeAll(std::vector<double>* values) {
 
 }  // namespace
 
+void GramCache::WipeBuffers() {
+  for (std::vector<double>& row : spare_rows_) WipeAll(&row);
+  spare_rows_.clear();
+  WipeAll(&buffer_);
+}
+
+std::vector<double> GramCache::TakeBuffer(size_t size) {
+  std::vector<double> buffer = std::move(buffer_);
+  buffer_.clear();
+  if (buffer.size() < size) buffer.resize(size + size / 2);
+  return buffer;
+}
+
+void GramCache::GiveBuffer(std::vector<double> buffer) {
+  if (buffer.size() > buffer_.size()) buffer_ = std::move(buffer);
+}
+
 void GramCache::Append(absl::Span<const double> keys) {
   LETHE_CHECK(keys.size() % static_cast<size_t>(dim_) == 0);
   keys_.insert(keys_.end(), keys.begin(), keys.end());
@@ -37,6 +54,7 @@ void GramCache::Truncate(int64_t num_keys) {
   for (std::vector<double>& row : rows_) WipeFrom(&row, static_cast<size_t>(num_keys));
   WipeFrom(&keys_, static_cast<size_t>(num_keys * dim_));
   num_keys_ = num_keys;
+  WipeBuffers();
 }
 
 void GramCache::Erase(int64_t index) {
@@ -52,6 +70,7 @@ void GramCache::Erase(int64_t index) {
   std::copy(keys_.begin() + (offset + 1) * dim_, keys_.end(), keys_.begin() + offset * dim_);
   --num_keys_;
   WipeFrom(&keys_, static_cast<size_t>(num_keys_ * dim_));
+  WipeBuffers();
 }
 
 void GramCache::KeepOnly(absl::Span<const int64_t> indices) {
@@ -61,7 +80,8 @@ void GramCache::KeepOnly(absl::Span<const int64_t> indices) {
     if (keep) {
       ++next;
     } else if (!rows_[i].empty()) {
-      WipeAll(&rows_[i]);
+      spare_rows_.push_back(std::move(rows_[i]));
+      rows_[i].clear();
     }
   }
 }
@@ -76,6 +96,10 @@ absl::Span<const double> GramCache::Row(int64_t index) {
   std::vector<double>& row = rows_[static_cast<size_t>(index)];
   const size_t old_length = row.size();
   const size_t length = static_cast<size_t>(num_keys_);
+  if (old_length == 0 && !spare_rows_.empty()) {
+    row = std::move(spare_rows_.back());
+    spare_rows_.pop_back();
+  }
   if (old_length < length) {
     row.resize(length);
     GramRow(Key(index), absl::MakeConstSpan(keys_).subspan(old_length * static_cast<size_t>(dim_)),
@@ -85,13 +109,18 @@ absl::Span<const double> GramCache::Row(int64_t index) {
 }
 
 void GramCache::Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> columns,
-                      absl::Span<double> out) const {
-  LETHE_CHECK(out.size() == rows.size() * columns.size());
+                      size_t stride, double* out) const {
+  LETHE_CHECK(stride >= rows.size());
+  const int64_t last = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
   for (size_t c = 0; c < columns.size(); ++c) {
     const int64_t column = columns[c];
     const std::vector<double>& cached = rows_[static_cast<size_t>(column)];
     const auto length = static_cast<int64_t>(cached.size());
-    double* to = out.data() + c * rows.size();
+    double* to = out + c * stride;
+    if (last < length) {
+      for (size_t r = 0; r < rows.size(); ++r) to[r] = cached[static_cast<size_t>(rows[r])];
+      continue;
+    }
     for (size_t r = 0; r < rows.size(); ++r) {
       const int64_t row = rows[r];
       if (row < length) {
@@ -106,8 +135,9 @@ void GramCache::Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> 
 }
 
 size_t GramCache::state_bytes() const {
-  size_t bytes = (keys_.capacity() + rows_.capacity() * 3) * sizeof(double);
+  size_t bytes = (keys_.capacity() + buffer_.capacity() + rows_.capacity() * 3) * sizeof(double);
   for (const std::vector<double>& row : rows_) bytes += row.capacity() * sizeof(double);
+  for (const std::vector<double>& row : spare_rows_) bytes += row.capacity() * sizeof(double);
   return bytes;
 }
 

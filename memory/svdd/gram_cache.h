@@ -5,8 +5,9 @@
 // Units:     none.
 // Requires:  indices below num_keys() (LETHE_DCHECK).
 // Rejects:   none.
-// Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate or Erase.
-//            Truncate, Erase and KeepOnly overwrite what they drop.
+// Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate, Erase
+//            or KeepOnly. Truncate and Erase overwrite what they drop, buffers kept for reuse
+//            included.
 // Numerics:  the bits of an entry never depend on whether it was cached.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_GRAM_CACHE_H_
@@ -30,7 +31,6 @@ class GramCache {
   void Erase(int64_t index);
   // Drops every row that is not in `indices` (ascending).
   void KeepOnly(absl::Span<const int64_t> indices);
-  void DropRows() { KeepOnly({}); }
 
   int64_t num_keys() const { return num_keys_; }
   absl::Span<const double> keys() const { return keys_; }
@@ -39,11 +39,22 @@ class GramCache {
 
   // out[c * rows.size() + r] = K(rows[r], columns[c]); uses cached rows, adds none.
   void Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> columns,
-             absl::Span<double> out) const;
+             absl::Span<double> out) const {
+    Block(rows, columns, rows.size(), out.data());
+  }
+  // The same with columns `stride` apart in out.
+  void Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> columns, size_t stride,
+             double* out) const;
+
+  // A buffer of at least `size` doubles of any content, to be given back for the next user: large
+  // short-lived allocations cost page faults.
+  std::vector<double> TakeBuffer(size_t size);
+  void GiveBuffer(std::vector<double> buffer);
 
   size_t state_bytes() const;
 
  private:
+  void WipeBuffers();
   // Entries of row `index` that are already there.
   int64_t CachedLength(int64_t index) const {
     return static_cast<int64_t>(rows_[static_cast<size_t>(index)].size());
@@ -53,7 +64,9 @@ class GramCache {
   int64_t dim_;
   int64_t num_keys_ = 0;
   std::vector<double> keys_;
-  std::vector<std::vector<double>> rows_;  // [n], empty where not cached
+  std::vector<std::vector<double>> rows_;        // [n], empty where not cached
+  std::vector<std::vector<double>> spare_rows_;  // of KeepOnly, for reuse
+  std::vector<double> buffer_;
 };
 
 }  // namespace lethe::svdd

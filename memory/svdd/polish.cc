@@ -43,8 +43,8 @@ HWY_INLINE void VectorAdd(V4 high, V4 low, V4* hi, V4* lo) {
   *lo = hn::Sub(e, hn::Sub(*hi, joined));
 }
 
-// out_i = sum_c K_ic x_c for four rows. Blocks of 8 columns run in Dot2 (Ogita, Rump, Oishi 2005: error
-// (8+3)^2 u^2 of the block's magnitude), their sums in double-double.
+// out_i = sum_c K_ic x_c for four rows. Blocks of 8 columns run in Dot2 (Ogita, Rump, Oishi 2005:
+// error (8+3)^2 u^2 of the block's magnitude), their sums in double-double.
 HWY_INLINE void RowsTimes(const double* gram, size_t stride, absl::Span<const DoubleDouble> x,
                           DoubleDouble* out) {
   const D4 d;
@@ -129,7 +129,7 @@ double RoundToGrid(const DoubleDouble& x) {
   if (std::abs(x.hi) >= kGridBelow) return x.hi + x.lo;
   const double scaled = x.hi * kGridBits;
   double whole = std::nearbyint(scaled);
-  const double rest = (scaled - whole) + x.lo * kGridBits;
+  const DoubleDouble rest = TwoSum(scaled - whole, x.lo * kGridBits);
   if (rest > 0.5) whole += 1.0;
   if (rest < -0.5) whole -= 1.0;
   return whole / kGridBits;
@@ -163,7 +163,8 @@ void SyncFactor(GramCache* gram, double ridge, const std::vector<int64_t>& margi
 
 PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, double ridge_lower,
                                  std::vector<int64_t> margin, std::vector<int64_t> error)
-    : mass_(mass),
+    : cache_(gram),
+      mass_(mass),
       ridge_(ridge),
       ridge_lower_(ridge_lower),
       margin_(std::move(margin)),
@@ -171,16 +172,19 @@ PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, dou
       stride_((margin_.size() + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce) {
   LETHE_CHECK(!margin_.empty() && ridge_lower > 0.0);
   const size_t s = margin_.size();
-  gram_.assign(stride_ * (s + error_.size()), 0.0);
+  gram_ = gram->TakeBuffer(stride_ * (s + error_.size()));
   for (size_t c = 0; c < s + error_.size(); ++c) {
     const absl::Span<const double> row = gram->Row(c < s ? margin_[c] : error_[c - s]);
     double* to = gram_.data() + c * stride_;
     for (size_t i = 0; i < s; ++i) to[i] = row[static_cast<size_t>(margin_[i])];
+    std::fill(to + s, to + stride_, 0.0);
   }
   const std::vector<DoubleDouble> ones(error_.size(), DoubleDouble(1.0));
   MatrixTimes(gram_.data() + s * stride_, stride_, ones, &error_part_);
   error_part_.resize(s);
 }
+
+PartitionSystem::~PartitionSystem() { cache_->GiveBuffer(std::move(gram_)); }
 
 bool PartitionSystem::Permute(const CholeskyFactor& factor) {
   if (factor.size() != margin_.size()) return false;
@@ -216,9 +220,9 @@ double PartitionSystem::Residual(std::vector<double>* residual) const {
   return sum.hi;
 }
 
-// Error of one entry of Residual: the blocks (11^2 u^2), their double-double sums and those of error_part_
-// (under 3u^2 each), ridge and lambda terms, all of magnitude at most 2 sum K|a| + lambda. With a >= 0 the
-// sum is lambda itself up to the residual.
+// Error of one entry of Residual: the blocks (11^2 u^2), their double-double sums and those of
+// error_part_ (under 3u^2 each), ridge and lambda terms, all of magnitude at most 2 sum K|a| +
+// lambda. With a >= 0 the sum is lambda itself up to the residual.
 double PartitionSystem::RowErrorBound() const {
   double absolute = 0.0;
   double sum = 0.0;

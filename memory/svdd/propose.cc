@@ -8,7 +8,7 @@
 #include "hwy/highway.h"
 
 #include "kernels/base/check.h"
-#include "memory/svdd/block_pivot.h"
+#include "memory/svdd/primal_solver.h"
 
 namespace lethe::svdd {
 namespace {
@@ -56,7 +56,8 @@ Support SupportOf(const Start& start) {
 // Reserve keys whose gradient is below lambda, worst first, at most `limit`, then ascending.
 std::vector<int64_t> WrongReserves(const Start& start, const std::vector<double>& sums,
                                    size_t limit) {
-  const double bound = 0.5 * (start.lambda - BlockPivot::kTolerance * std::max(1.0, start.lambda));
+  const double bound =
+      0.5 * (start.lambda - PrimalSolver::kTolerance * std::max(1.0, start.lambda));
   std::vector<int64_t> wrong;
   for (size_t i = 0; i < sums.size(); ++i) {
     if (start.classes[i] == Partition::kReserve && sums[i] < bound) {
@@ -76,7 +77,8 @@ std::vector<int64_t> WrongReserves(const Start& start, const std::vector<double>
   return wrong;
 }
 
-// lambda of a start whose a is a solution: the common gradient of the margin set, else the largest in E.
+// lambda of a start whose a is a solution: the common gradient of the margin set, else the largest
+// in E.
 double LambdaOf(const Start& start, const std::vector<double>& sums, double ridge) {
   double margin_sum = 0.0;
   double margin_count = 0.0;
@@ -97,17 +99,20 @@ double LambdaOf(const Start& start, const std::vector<double>& sums, double ridg
 bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, double ridge,
              CholeskyFactor* factor, Start* start) {
   const size_t w = ids.size();
-  std::vector<double> matrix(w * w);
-  gram->Block(ids, ids, absl::MakeSpan(matrix));
+  std::vector<double> buffer = gram->TakeBuffer(w * w);
+  gram->Block(ids, ids, w, buffer.data());
   std::vector<Partition> classes(w);
   for (size_t k = 0; k < w; ++k) classes[k] = start->classes[static_cast<size_t>(ids[k])];
-  BlockPivot pivot(ids, matrix, mass, ridge, factor);
-  const bool settled = pivot.Run(&classes);
+  std::vector<double> a(w);
+  for (size_t k = 0; k < w; ++k) a[k] = start->a[static_cast<size_t>(ids[k])];
+  PrimalSolver solver(ids, absl::MakeConstSpan(buffer).first(w * w), mass, ridge, factor);
+  const bool settled = solver.Run(&classes, &a);
   for (size_t k = 0; k < w; ++k) {
     start->classes[static_cast<size_t>(ids[k])] = classes[k];
-    start->a[static_cast<size_t>(ids[k])] = pivot.a()[k];
+    start->a[static_cast<size_t>(ids[k])] = a[k];
   }
-  start->lambda = pivot.lambda();
+  start->lambda = solver.lambda();
+  gram->GiveBuffer(std::move(buffer));
   return settled;
 }
 
@@ -135,8 +140,12 @@ void WeightedRowSum(GramCache* gram, absl::Span<const int64_t> indices,
 Start ColdStart(int64_t num_keys, double mass) {
   Start start;
   start.classes.assign(static_cast<size_t>(num_keys), Partition::kReserve);
-  for (int64_t i = 0; static_cast<double>(i + 1) <= mass; ++i) {
-    start.classes[static_cast<size_t>(i)] = Partition::kError;
+  start.a.assign(static_cast<size_t>(num_keys), 0.0);
+  double rest = mass;
+  for (size_t i = 0; rest > 0.0; ++i) {
+    start.classes[i] = rest >= 1.0 ? Partition::kError : Partition::kMargin;
+    start.a[i] = std::min(rest, 1.0);
+    rest -= start.a[i];
   }
   return start;
 }
@@ -144,20 +153,15 @@ Start ColdStart(int64_t num_keys, double mass) {
 bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start) {
   const size_t n = static_cast<size_t>(gram->num_keys());
   LETHE_CHECK(start->classes.size() == n);
-  std::vector<int64_t> extra;
-  std::vector<double> sums;
-  if (start->a.size() == n) {
+  const auto find_extra = [&](size_t limit) {
     const Support support = SupportOf(*start);
+    std::vector<double> sums;
     WeightedRowSum(gram, support.indices, support.weights, &sums);
-    start->lambda = LambdaOf(*start, sums, ridge);
-    extra = WrongReserves(*start, sums, n);
-  } else {
-    start->a.assign(n, 0.0);
-    const size_t first = std::min(n, static_cast<size_t>(mass) + 64);
-    for (size_t i = 0; i < first; ++i) {
-      if (start->classes[i] == Partition::kReserve) extra.push_back(static_cast<int64_t>(i));
-    }
-  }
+    if (start->lambda == 0.0) start->lambda = LambdaOf(*start, sums, ridge);
+    return WrongReserves(*start, sums, limit);
+  };
+  start->lambda = 0.0;
+  std::vector<int64_t> extra = find_extra(std::max<size_t>(64, static_cast<size_t>(mass)));
   for (int round = 0; round < kMaxRounds; ++round) {
     std::vector<int64_t> ids;
     for (size_t i = 0, k = 0; i < n; ++i) {
@@ -168,9 +172,7 @@ bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor,
       }
     }
     if (!SolveOn(ids, gram, mass, ridge, factor, start)) return false;
-    const Support support = SupportOf(*start);
-    WeightedRowSum(gram, support.indices, support.weights, &sums);
-    extra = WrongReserves(*start, sums, std::max<size_t>(64, ids.size() / 2));
+    extra = find_extra(std::max<size_t>(64, ids.size() / 2));
     if (extra.empty()) return true;
   }
   return false;
