@@ -41,6 +41,8 @@ constexpr Meaning kMeanings[] = {
     {"derived set", "the opening's derived ids are those that were signed"},
     {"bundle", "the proof bundle is well formed and belongs to this record"},
     {"bundle path", "the bundle's keys and values lead to the signed state digest"},
+    {"engine identity", "the state was computed by the model and build that the statement names"},
+    {"retained count", "the state holds as many inputs as the statement says"},
     {"evidence", "the bundle's heads are those that the bounds were signed for"},
     {"partition counts", "margin, error and reserve counts are those that were signed"},
     {"partition rows", "the rows of the partition are those that were signed"},
