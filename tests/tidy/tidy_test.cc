@@ -60,7 +60,7 @@ TEST(TidyTest, NoTabsAndNoTrailingSpace) {
 }
 
 TEST(TidyTest, NoUnfinishedMarks) {
-  BanPattern(std::regex("FIXME|XXX|TODO(?!\\([0-9]+\\))"), "unfinished mark without issue number",
+  BanPattern(std::regex("FIXME|\\bXXX\\b|TODO(?!\\([0-9]+\\))"), "unfinished mark without issue number",
              IsCode);
 }
 
