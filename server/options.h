@@ -4,7 +4,8 @@
 // Shapes:    none.
 // Units:     named in each field.
 // Requires:  none.
-// Rejects:   ParseOptions prints help or a message that names the flag and its range, and returns the exit code.
+// Rejects:   ParseOptions prints help or a message that names the flag and its range, and returns
+//            the exit code.
 // Effects:   writes to standard output and standard error.
 // Numerics:  none.
 // Threads:   one thread.

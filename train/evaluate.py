@@ -8,6 +8,7 @@ model that is the same event as greedy free running producing the answer (induct
 
 import argparse
 import json
+import multiprocessing
 import time
 
 import numpy as np
@@ -34,6 +35,9 @@ def ablations(config):
     return out
 
 
+POOL = None  # processes for the exact gates, forked before the GPU is touched
+
+
 def exact_gates(k, group, last):
     """Exact gates of the boundaries in last[i] (where sequence i's answer is read); zeros elsewhere.
 
@@ -42,12 +46,11 @@ def exact_gates(k, group, last):
     b, t, h, _ = k.shape
     gate = torch.zeros(b, h, t // lethe_io.GRID, t, device=k.device, dtype=k.dtype)
     keys = F.normalize(k.double(), dim=-1).cpu().numpy()
-    for i, ends in enumerate(last):
-        for j in range(h):
-            for c in ends:
-                s = c * lethe_io.GRID
-                sol = sv_gate.solve(keys[i, :s, j], group["sigma"], group["ridge"], group["box_mass"], start_steps=150)
-                gate[i, j, c, :s] = torch.from_numpy(sol["a"]).to(gate)
+    where = [(i, j, c) for i, ends in enumerate(last) for j in range(h) for c in ends]
+    jobs = [(keys[i, :c * lethe_io.GRID, j], group["sigma"], group["ridge"], group["box_mass"], 150) for i, j, c in where]
+    solutions = POOL.starmap(sv_gate.solve, jobs, 1) if POOL else [sv_gate.solve(*job) for job in jobs]
+    for (i, j, c), sol in zip(where, solutions):
+        gate[i, j, c, :c * lethe_io.GRID] = torch.from_numpy(sol["a"]).to(gate)
     return gate
 
 
@@ -137,10 +140,14 @@ def main():
     parser.add_argument("--gate-steps", type=int, default=1000)
     parser.add_argument("--exact", action="store_true", help="exact SV gates where the answers are read")
     parser.add_argument("--far", action="store_true", help="also records at least 3,000 bytes back")
+    parser.add_argument("--procs", type=int, default=0, help="processes for --exact")
     parser.add_argument("--only", nargs="*", help="ablations to run; default all")
     parser.add_argument("--greedy", type=int, default=0, help="also decode this many cases freely, one forward pass a byte")
     parser.add_argument("--seed", type=int, default=5)
     args = parser.parse_args()
+    if args.procs:
+        global POOL
+        POOL = multiprocessing.get_context("fork").Pool(args.procs)
     if args.model:
         config, start = lethe_io.load_model(args.model)
     else:
@@ -164,6 +171,8 @@ def main():
         report["bpc"] = bits(config, weights, text, names, args.gate_steps, args.bits_batches, 16, 2048, args.device)
     report["seconds"] = round(time.time() - begin, 1)
     print(json.dumps(report, indent=1))
+    if POOL:
+        POOL.terminate()
 
 
 if __name__ == "__main__":

@@ -86,8 +86,19 @@ const char* KindName(audit::RecordKind kind) {
   return kind == audit::RecordKind::kForget ? "forget" : "certify";
 }
 
+// Checks that could not run because an earlier one failed say nothing on their own.
+bool IsConsequence(const audit::Check& check) {
+  return check.result == audit::CheckResult::kNotChecked &&
+         check.detail == "an earlier check failed";
+}
+
 void PrintChecks(Context& context, const audit::VerifyReport& report) {
+  int64_t num_consequences = 0;
   for (const audit::Check& check : report.checks) {
+    if (IsConsequence(check)) {
+      ++num_consequences;
+      continue;
+    }
     const std::string word = ResultWord(check.result);
     const std::string meaning = CheckMeaning(check.name);
     context.out() << "  " << word << std::string(13 - word.size(), ' ') << check.name;
@@ -99,14 +110,19 @@ void PrintChecks(Context& context, const audit::VerifyReport& report) {
     }
     context.out() << "\n";
   }
+  if (num_consequences > 0) {
+    context.out() << "  not checked  " << FormatCount(num_consequences, "check")
+                  << " that build on what failed\n";
+  }
 }
 
 void PrintMemories(Context& context, const audit::Statement& statement) {
   if (statement.memories.empty()) {
     return;
   }
-  const auto bound = [](const std::optional<double>& value) {
-    return value ? FormatDouble(*value) : std::string("-");
+  const auto bound = [](const std::optional<audit::DeviationBounds>& bounds,
+                        double audit::DeviationBounds::*member) {
+    return bounds ? FormatDouble(*bounds.*member) : std::string("-");
   };
   RowTable table({"support-vector head", "margin", "error", "reserve", "kernel sum", "alpha", "rho",
                   "decision", "partition"});
@@ -114,10 +130,10 @@ void PrintMemories(Context& context, const audit::Statement& statement) {
     const std::optional<audit::DeviationBounds>& bounds = memory.deviation;
     table.Add({absl::StrCat("layer.", memory.layer, ".group.", memory.group, ".head.", memory.head),
                absl::StrCat(memory.num_margin), absl::StrCat(memory.num_error),
-               absl::StrCat(memory.num_reserve), bounds ? FormatDouble(bounds->kernel_sum) : "-",
-               bounds ? FormatDouble(bounds->alpha) : "-",
-               bound(bounds ? bounds->rho : std::nullopt),
-               bound(bounds ? bounds->decision : std::nullopt),
+               absl::StrCat(memory.num_reserve), bound(bounds, &audit::DeviationBounds::kernel_sum),
+               bound(bounds, &audit::DeviationBounds::alpha),
+               bound(bounds, &audit::DeviationBounds::rho),
+               bound(bounds, &audit::DeviationBounds::decision),
                memory.partition_proved ? "proved" : "not proved"});
   }
   table.Print(context.out());

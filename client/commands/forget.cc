@@ -79,7 +79,9 @@ void PrintReceipt(Context& context, const v1::ForgetRequest& request,
     table.Add("certificate", absl::StrCat("seq ", receipt.certificate().seq(), ", leaf ",
                                           receipt.certificate().leaf_index(), " of the audit log"));
   }
-  table.Add("time", FormatMicroseconds(receipt.duration_us()));
+  if (!dry_run) {
+    table.Add("time", FormatMicroseconds(receipt.duration_us()));
+  }
   table.Print(context.out());
   if (dry_run) {
     context.out() << "Nothing was changed (--dry-run).\n" << std::flush;

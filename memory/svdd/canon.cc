@@ -53,8 +53,9 @@ double WideGradientError(size_t support_size, double mass) {
   return (4.0 * static_cast<double>(support_size) + 20.0) * 0x1.0p-103 * (mass + 2.0);
 }
 
-// What a margin adds to smallest_margin: its f64 bound if that is enough, else the level that was proved;
-// negative when not even `required` was. The same on every path, as f64 bounds come from rounded numbers.
+// What a margin adds to smallest_margin: its f64 bound if that is enough, else the level that was
+// proved; negative when not even `required` was. The same on every path, as f64 bounds come from
+// rounded numbers.
 struct Levels {
   double threshold;
   double required;
@@ -173,7 +174,8 @@ bool Acceptance::WithEmptyMargin(Solution* solution) {
   const double wide_error = WideGradientError(sets_.error.size(), mass_);
   double error_max = 0.0;
   for (const int64_t i : sets_.error) error_max = std::max(error_max, sums[static_cast<size_t>(i)]);
-  // lambda, from the rows that may hold the largest gradient of E; in rank order, so one value on every path.
+  // lambda, from the rows that may hold the largest gradient of E; in rank order, so one value on
+  // every path.
   DoubleDouble lambda;
   for (const int64_t i : sets_.error) {
     if (sums[static_cast<size_t>(i)] < error_max - 2.0 * error) continue;

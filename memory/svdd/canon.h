@@ -1,20 +1,21 @@
 // Canon, Accept: from a proposed partition to the one canonical solution.
 //
-// Equation:  Accept(X, P, t): Polish(X, P) with a proof that every margin is at least t: a, 1 - a on S,
-//            m|g| on R and E (S empty: |E| = m and half the gap of the gradients between E and R).
-//            Canon(X): (1) if Accept(X, P, 2t), that; (2) else P~ = Fallback(X): if Accept(X, P~, t), that;
-//            (3) else the fallback's a, rounded, marked ambiguous.
-//            Why one result: if some path stops at (1), all margins are >= 2t and P is the optimum's; on every
-//            other path P~ is the same partition, Accept(t) holds, and the same Polish is returned. If no path
-//            stops at (1), all return (2) or (3), functions of X.
+// Equation:  Accept(X, P, t): Polish(X, P) with a proof that every margin is at least t: a, 1 - a
+//            on S, m|g| on R and E (S empty: |E| = m and half the gap of the gradients between E
+//            and R).
+//            Canon(X): (1) if Accept(X, P, 2t), that; (2) else P~ = Fallback(X): if Accept(X, P~,
+//            t), that; (3) else the fallback's a, rounded, marked ambiguous.
+//            Why one result: if some path stops at (1), all margins are >= 2t and P is the
+//            optimum's; on every other path P~ is the same partition, Accept(t) holds, and the same
+//            Polish is returned. If no path stops at (1), all return (2) or (3), functions of X.
 //            t = max(2^-30, 2 sqrt(2 m (m+n)(n+d) 2^-103 / ridge')),  ridge' = ridge - n u_kappa.
 // Shapes:    proposal: [n].
 // Units:     a-units.
 // Requires:  gram->num_keys() > mass; ridge' > 0.
 // Rejects:   none.
 // Effects:   evaluates Gram rows, brings factor to the accepted margin set, counts.
-// Numerics:  the Solution is a function of (keys, parameters) alone, whatever the proposal, the factor and the
-//            cache hold. With Fault::kPolishSkipped it is the path's own a.
+// Numerics:  the Solution is a function of (keys, parameters) alone, whatever the proposal, the
+//            factor and the cache hold. With Fault::kPolishSkipped it is the path's own a.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_CANON_H_
 #define LETHE_MEMORY_SVDD_CANON_H_
@@ -36,8 +37,8 @@ namespace lethe::svdd {
 double RidgeLower(const Params& params, int64_t num_keys);
 double MarginThreshold(const Params& params, int64_t num_keys);
 
-// False when the margins are not proved to be >= required; then *solution is unspecified. `threshold` is t;
-// required is t or 2t.
+// False when the margins are not proved to be >= required; then *solution is unspecified.
+// `threshold` is t; required is t or 2t.
 bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
             double threshold, double required, CholeskyFactor* factor, Solution* solution,
             Counters* counters);

@@ -1,5 +1,6 @@
 #include "memory/svdd/canonical.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -119,8 +120,12 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
   LETHE_CHECK(num_keys >= 0 && num_keys <= state_->gram.num_keys() &&
               solution.num_keys <= num_keys);
   state_->gram.Truncate(num_keys);
+  // Overwritten, then dropped: their numbers depend on the keys that went.
+  state_->factor.Clear();
   state_->factor = CholeskyFactor(state_->params.ridge);
+  std::fill(state_->row_sums.begin(), state_->row_sums.end(), DoubleDouble());
   state_->row_sums.clear();
+  std::fill(state_->solution.a.begin(), state_->solution.a.end(), 0.0);
   state_->solution = solution;
   state_->KeepSupportRows();
 }

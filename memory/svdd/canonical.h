@@ -1,22 +1,23 @@
-// CanonicalSolver, SolveCanonical: the support-vector solution whose bits depend on the ordered key list
-// and the parameters alone.
+// CanonicalSolver, SolveCanonical: the support-vector solution whose bits depend on the ordered key
+// list and the parameters alone.
 //
 // Equation:  problem.h, with the Gram doubles of kernels/gram read as exact numbers. Canon, Polish,
-//            Accept and Fallback as in canon.h. A path (here: the previous boundary's classes carried
-//            over, then active-set steps over all new keys at once) only proposes a partition; it is
-//            returned polished if its margins are proved >= 2t, else a cold-started double-double
-//            solve decides.
+//            Accept and Fallback as in canon.h. A path (here: the previous boundary's classes
+//            carried over, then active-set steps over all new keys at once) only proposes a
+//            partition; it is returned polished if its margins are proved >= 2t, else a
+//            cold-started double-double solve decides.
 // Shapes:    keys [count][key_dim] f64 row-major, in rank order.
 // Units:     problem.h.
-// Requires:  finite keys that passed CheckKeys (Append checks). Truncate: solution is the one of the
-//            first num_keys keys (LETHE_CHECK on the sizes).
+// Requires:  finite keys that passed CheckKeys (Append checks). Truncate: solution is the one of
+//            the first num_keys keys (LETHE_CHECK on the sizes).
 // Rejects:   Append: INVALID_ARGUMENT. Solve: FAILED_PRECONDITION when n u_kappa > ridge/2.
-// Effects:   Append only stores keys; Solve makes solution() that of all stored keys. Truncate drops the
-//            later keys, overwriting their bytes and every cached number that depends on them. Copying
-//            copies the keys and the solution, not the caches.
-// Numerics:  solution() is a function of (keys in order, params) alone: not of how they were appended,
-//            truncated, solved before or copied. smallest_margin too. Counters are not.
-//            Cost of Solve after 64 new keys O(64 n d + changes n (d + s) + s^2 changes), s margin keys.
+// Effects:   Append only stores keys; Solve makes solution() that of all stored keys. Truncate
+//            drops the later keys, overwriting their bytes and every cached number that depends on
+//            them. Copying copies the keys and the solution, not the caches.
+// Numerics:  solution() is a function of (keys in order, params) alone: not of how they were
+//            appended, truncated, solved before or copied. smallest_margin too. Counters are not.
+//            Cost of Solve after 64 new keys O(64 n d + changes n (d + s) + s^2 changes), s margin
+//            keys.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_CANONICAL_H_
 #define LETHE_MEMORY_SVDD_CANONICAL_H_

@@ -125,6 +125,18 @@ void CholeskyFactor::SolveLower(absl::Span<double> x) const {
   }
 }
 
+void CholeskyFactor::SolveLower(absl::Span<double> x, absl::Span<double> y) const {
+  LETHE_DCHECK(x.size() == size() && y.size() == size());
+  const size_t s = size();
+  for (size_t j = 0; j < s; ++j) {
+    const double* column = Column(j);
+    x[j] /= column[j];
+    y[j] /= column[j];
+    Axpy(-x[j], column + j + 1, s - j - 1, x.data() + j + 1);
+    Axpy(-y[j], column + j + 1, s - j - 1, y.data() + j + 1);
+  }
+}
+
 void CholeskyFactor::SolveUpper(absl::Span<double> x) const {
   LETHE_DCHECK(x.size() == size());
   const size_t s = size();

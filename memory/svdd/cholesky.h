@@ -1,14 +1,16 @@
 // CholeskyFactor: the maintained factor of 2(K + ridge I) over the margin set.
 //
-// Equation:  L L' = A, A_ij = 2 K(id_i, id_j) + 2 ridge [i = j] (numerics: append = one triangular solve,
-//            remove = delete the row and restore by a rank-one update; both backward stable, O(s^2)).
+// Equation:  L L' = A, A_ij = 2 K(id_i, id_j) + 2 ridge [i = j] (numerics: append = one triangular
+//            solve, remove = delete the row and restore by a rank-one update; both backward stable,
+//            O(s^2)).
 // Shapes:    L lower triangular, column-major with stride capacity; ids: [s] in factor order.
 // Units:     none.
 // Requires:  column spans of s entries; positions below size() (LETHE_DCHECK).
 // Rejects:   none: a pivot below `floor` (rounding on nearly equal keys) is raised to it, which the
 //            refinement of polish.h corrects.
 // Effects:   Append, Remove and Clear change the factor; ids are the caller's.
-// Numerics:  f64; used as a preconditioner and inside proposals only, so its bits never reach a solution.
+// Numerics:  f64; used as a preconditioner and inside proposals only, so its bits never reach a
+//            solution.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_CHOLESKY_H_
 #define LETHE_MEMORY_SVDD_CHOLESKY_H_
@@ -34,6 +36,8 @@ class CholeskyFactor {
   // x <- L^-1 x, x <- L^-T x.
   void SolveLower(absl::Span<double> x) const;
   void SolveUpper(absl::Span<double> x) const;
+  // SolveLower of two at once: the factor is read from memory once.
+  void SolveLower(absl::Span<double> x, absl::Span<double> y) const;
   void Solve(absl::Span<double> x) const {
     SolveLower(x);
     SolveUpper(x);

@@ -2,15 +2,17 @@
 //
 // Equation:  value = hi + lo, |lo| <= ulp(hi)/2.
 // Shapes:    none.
-// Units:     relative errors in u = 2^-53, bounds from Joldes, Muller and Popescu, "Tight and rigorous
-//            error bounds for basic building blocks of double-word arithmetic" (2017), and for the root
-//            Lefevre, Louvet, Muller, Picot and Rideau (2023).
-// Requires:  no overflow, results above about 2^-960 (below it the low words are lost; callers account for
-//            that as an absolute error); rounding to nearest, no contraction by the compiler.
+// Units:     relative errors in u = 2^-53, bounds from Joldes, Muller and Popescu, "Tight and
+//            rigorous error bounds for basic building blocks of double-word arithmetic" (2017), and
+//            for the root Lefevre, Louvet, Muller, Picot and Rideau (2023).
+// Requires:  no overflow, results above about 2^-960 (below it the low words are lost; callers
+//            account for that as an absolute error); rounding to nearest, no contraction by the
+//            compiler.
 // Rejects:   none.
 // Effects:   none.
-// Numerics:  TwoSum, TwoProd, QuickTwoSum exact; dd + double 2u^2; dd + dd 3u^2 + 13u^3; dd * double 2u^2;
-//            dd * dd 5u^2; dd / double 3u^2; dd / dd 15u^2 + 56u^3; Sqrt 25/8 u^2. All below 2^-102.
+// Numerics:  TwoSum, TwoProd, QuickTwoSum exact; dd + double 2u^2; dd + dd 3u^2 + 13u^3; dd *
+//            double 2u^2; dd * dd 5u^2; dd / double 3u^2; dd / dd 15u^2 + 56u^3; Sqrt 25/8 u^2. All
+//            below 2^-102.
 // Threads:   safe.
 #ifndef LETHE_MEMORY_SVDD_DOUBLE_DOUBLE_H_
 #define LETHE_MEMORY_SVDD_DOUBLE_DOUBLE_H_

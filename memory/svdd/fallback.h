@@ -1,11 +1,12 @@
 // Fallback: the optimum to far below the margin threshold, from a cold start, in double-double.
 //
 // Equation:  the f64 active set from ColdStart gives a start; then a primal active set whose steps,
-//            ratio tests, gradients and stopping rule are double-double: solve on S with E fixed (PartitionSystem),
-//            step to the first bound (ties: lowest rank), else let the most violating member of R or E enter
-//            (ties: lowest rank), until the duality gap
+//            ratio tests, gradients and stopping rule are double-double: solve on S with E fixed
+//            (PartitionSystem), step to the first bound (ties: lowest rank), else let the most
+//            violating member of R or E enter (ties: lowest rank), until the duality gap
 //              G = sum a_i max(g_i, 0) + (1 - a_i) max(-g_i, 0)  <  ridge' t^2/2,
-//            which proves |a - a*|_2 < t/2. Classes read off: R if a <= t/2, E if a >= 1 - t/2, else S.
+//            which proves |a - a*|_2 < t/2. Classes read off: R if a <= t/2, E if a >= 1 - t/2,
+//            else S.
 // Shapes:    a, classes: [n].
 // Units:     a-units.
 // Requires:  gram->num_keys() > mass, ridge_lower > 0.

@@ -5,8 +5,9 @@
 // Units:     none.
 // Requires:  indices below num_keys() (LETHE_DCHECK).
 // Rejects:   none.
-// Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate, Erase or KeepOnly.
-//            Truncate and Erase overwrite what they drop, buffers kept for reuse included.
+// Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate, Erase
+//            or KeepOnly. Truncate and Erase overwrite what they drop, buffers kept for reuse
+//            included.
 // Numerics:  the bits of an entry never depend on whether it was cached.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_GRAM_CACHE_H_

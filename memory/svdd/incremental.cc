@@ -80,7 +80,8 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
     Sweep sweep;
     sweep.length = 1.0;
     bool moves = false;
-    // Reserve keys among them are swept at rate 0: like the others, they must have no event of their own.
+    // Reserve keys among them are swept at rate 0: like the others, they must have no event of
+    // their own.
     for (const int64_t rank : ranks) {
       sweep.swept.push_back(rank);
       sweep.rates.push_back(-a_[At(rank)]);
@@ -264,7 +265,8 @@ IncrementalSolver::Outcome IncrementalSolver::Run(const Sweep& sweep) {
   return Outcome::kLost;
 }
 
-// Canon decides; this only saves it a rejection where a tie is structural (M an integer, one margin key).
+// Canon decides; this only saves it a rejection where a tie is structural (M an integer, one margin
+// key).
 void IncrementalSolver::LeaveBounds() {
   for (size_t i = 0; i < a_.size(); ++i) {
     if (classes_[i] != Partition::kMargin) continue;

@@ -1,26 +1,32 @@
-// IncrementalSolver: learns and unlearns single keys by the Cauwenberghs-Poggio homotopy, each operation ending in
-// the canonical solution.
+// IncrementalSolver: learns and unlearns single keys by the Cauwenberghs-Poggio homotopy, each
+// operation ending in the canonical solution.
 //
-// Equation:  Cauwenberghs and Poggio (2001); Ramesh, SV-Attention, incremental solver, with K + ridge I for K in
-//            every quadratic term and in the scaled variables a = alpha m of problem.h. Along a sweep of some a_f
-//            (rates d_f) and of the mass (rate dm): A da_S = dlambda 1 - 2 K_Sf d_f, sum da_S = dm - sum d_f,
-//            A = 2(K + ridge I)_SS; excess e_i = 2((K + ridge I)a)_i - lambda moves by
-//            2 K_iS da_S + 2 K_if d_f - dlambda. Events, smallest step first: a of S reaches 0 (to R) or 1 (to E);
-//            e of R or E reaches 0 (to S); the swept key's e reaches 0 (Add: to S); the end of the sweep.
-//              Add:    n <= M: a = 1. Else sweep the new a from 0 up to 1; then, if m < M, the mass up to M.
-//              Remove: n - 1 <= M: a = 1. Else sweep the a of the leaving keys, all at once, down to 0.
-//            Empty margin: if the others must give mass, lambda rises to the largest gradient in E and the swept
-//            key; if they must take it, to the smallest in R; that key enters S.
-//            Ties: steps of length 0 are executed; only the key just moved is barred, and only at length 0; the
-//            lowest rank wins; after each operation members of S within 2^-40 of a bound leave S.
+// Equation:  Cauwenberghs and Poggio (2001); Ramesh, SV-Attention, incremental solver, with K +
+//            ridge I for K in every quadratic term and in the scaled variables a = alpha m of
+//            problem.h. Along a sweep of some a_f (rates d_f) and of the mass (rate dm): A da_S =
+//            dlambda 1 - 2 K_Sf d_f, sum da_S = dm - sum d_f, A = 2(K + ridge I)_SS; excess e_i =
+//            2((K + ridge I)a)_i - lambda moves by 2 K_iS da_S + 2 K_if d_f - dlambda. Events,
+//            smallest step first: a of S reaches 0 (to R) or 1 (to E); e of R or E reaches 0 (to
+//            S); the swept key's e reaches 0 (Add: to S); the end of the sweep.
+//              Add:    n <= M: a = 1. Else sweep the new a from 0 up to 1; then, if m < M, the mass
+//                up to M.
+//              Remove: n - 1 <= M: a = 1. Else sweep the a of the leaving keys, all at once, down
+//                to 0.
+//            Empty margin: if the others must give mass, lambda rises to the largest gradient in E
+//            and the swept key; if they must take it, to the smallest in R; that key enters S.
+//            Ties: steps of length 0 are executed; only the key just moved is barred, and only at
+//            length 0; the lowest rank wins; after each operation members of S within 2^-40 of a
+//            bound leave S.
 // Shapes:    key: [key_dim]; ranks from 0, later keys move down when one is removed.
 // Units:     a-units.
 // Requires:  none.
 // Rejects:   INVALID_ARGUMENT: keys that CheckKeys refuses, ranks out of range or not ascending.
 //            FAILED_PRECONDITION: n u_kappa > ridge/2. On error nothing changed.
-// Effects:   Remove overwrites the key and every cached number of it; the factor is rebuilt after it.
-// Numerics:  solution() is that of SolveCanonical on the present keys, bit for bit: the homotopy only proposes.
-//            After more than 20 n + 200 events the proposal is dropped. Cost O(events n s).
+// Effects:   Remove overwrites the key and every cached number of it; the factor is rebuilt after
+//            it.
+// Numerics:  solution() is that of SolveCanonical on the present keys, bit for bit: the homotopy
+//            only proposes. After more than 20 n + 200 events the proposal is dropped. Cost
+//            O(events n s).
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_INCREMENTAL_H_
 #define LETHE_MEMORY_SVDD_INCREMENTAL_H_

@@ -43,8 +43,8 @@ HWY_INLINE void VectorAdd(V4 high, V4 low, V4* hi, V4* lo) {
   *lo = hn::Sub(e, hn::Sub(*hi, joined));
 }
 
-// out_i = sum_c K_ic x_c for four rows. Blocks of 8 columns run in Dot2 (Ogita, Rump, Oishi 2005: error
-// (8+3)^2 u^2 of the block's magnitude), their sums in double-double.
+// out_i = sum_c K_ic x_c for four rows. Blocks of 8 columns run in Dot2 (Ogita, Rump, Oishi 2005:
+// error (8+3)^2 u^2 of the block's magnitude), their sums in double-double.
 HWY_INLINE void RowsTimes(const double* gram, size_t stride, absl::Span<const DoubleDouble> x,
                           DoubleDouble* out) {
   const D4 d;
@@ -129,7 +129,7 @@ double RoundToGrid(const DoubleDouble& x) {
   if (std::abs(x.hi) >= kGridBelow) return x.hi + x.lo;
   const double scaled = x.hi * kGridBits;
   double whole = std::nearbyint(scaled);
-  const double rest = (scaled - whole) + x.lo * kGridBits;
+  const DoubleDouble rest = TwoSum(scaled - whole, x.lo * kGridBits);
   if (rest > 0.5) whole += 1.0;
   if (rest < -0.5) whole -= 1.0;
   return whole / kGridBits;
@@ -220,9 +220,9 @@ double PartitionSystem::Residual(std::vector<double>* residual) const {
   return sum.hi;
 }
 
-// Error of one entry of Residual: the blocks (11^2 u^2), their double-double sums and those of error_part_
-// (under 3u^2 each), ridge and lambda terms, all of magnitude at most 2 sum K|a| + lambda. With a >= 0 the
-// sum is lambda itself up to the residual.
+// Error of one entry of Residual: the blocks (11^2 u^2), their double-double sums and those of
+// error_part_ (under 3u^2 each), ridge and lambda terms, all of magnitude at most 2 sum K|a| +
+// lambda. With a >= 0 the sum is lambda itself up to the residual.
 double PartitionSystem::RowErrorBound() const {
   double absolute = 0.0;
   double sum = 0.0;

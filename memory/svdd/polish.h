@@ -1,17 +1,23 @@
-// PartitionSystem: the linear system of a partition, solved to more than double precision and rounded.
+// PartitionSystem: the linear system of a partition, solved to more than double precision and
+// rounded.
 //
-// Equation:  for margin set S (not empty) and error set E:  2((K + ridge I) a)_i + 2 sum_E K_ie = lambda on S,
-//            sum_S a = m - |E|. Refined with double-double residuals r0 (sum row), r1 until the radius
-//              |r0|/sqrt(s) + (|r1| + 2s(1+ridge)|r0|/sqrt(s))/(2 ridge'),  ridge' = ridge - n u_kappa,
-//            which bounds |a - a_exact|_2, is far below half an ulp; then a and rho = 1 - lambda/m are rounded
-//            to nearest on the grid below. Where the radius leaves a rounding open, 256 fraction bits decide.
+// Equation:  for margin set S (not empty) and error set E:  2((K + ridge I) a)_i + 2 sum_E K_ie =
+//            lambda on S, sum_S a = m - |E|. Refined with double-double residuals r0 (sum row), r1
+//            until the radius
+//              |r0|/sqrt(s) + (|r1| + 2s(1+ridge)|r0|/sqrt(s))/(2 ridge'),  ridge' = ridge - n
+//                u_kappa,
+//            which bounds |a - a_exact|_2, is far below half an ulp; then a and rho = 1 - lambda/m
+//            are rounded to nearest on the grid below. Where the radius leaves a rounding open, 256
+//            fraction bits decide.
 // Shapes:    margin, error: ranks, ascending; a(): [s].
 // Units:     a-units.
-// Requires:  factor of 2(K + ridge I) over exactly the margin set, in any order; 0 < ridge' <= ridge.
+// Requires:  factor of 2(K + ridge I) over exactly the margin set, in any order; 0 < ridge' <=
+//            ridge.
 // Rejects:   Refine, RoundTo return false when the refinement does not converge.
 // Effects:   evaluates Gram rows of S and E; borrows the cache's buffer, so gram outlives it.
-// Numerics:  what RoundTo returns is a function of the keys, parameters and classes alone: not of the factor
-//            or its order. Grid: doubles, and multiples of 2^-60 below 2^-8. Cost O(s (s + e)) per step.
+// Numerics:  what RoundTo returns is a function of the keys, parameters and classes alone: not of
+//            the factor or its order. Grid: doubles, and multiples of 2^-60 below 2^-8. Cost O(s (s
+//            + e)) per step.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_POLISH_H_
 #define LETHE_MEMORY_SVDD_POLISH_H_

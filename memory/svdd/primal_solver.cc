@@ -113,8 +113,7 @@ bool PrimalSolver::Step() {
   std::vector<double> ones(s, 1.0);
   std::vector<double> target(s);
   for (size_t p = 0; p < s; ++p) target[p] = error_part_[local_[p]];
-  factor_->SolveLower(absl::MakeSpan(ones));
-  factor_->SolveLower(absl::MakeSpan(target));
+  factor_->SolveLower(absl::MakeSpan(ones), absl::MakeSpan(target));
   // lambda = (c + 1'A^-1 b)/(1'A^-1 1), a_S = A^-1 (lambda 1 - b).
   lambda_ = ((mass_ - error_count_) + FastDot(ones.data(), target.data(), s)) /
             FastDot(ones.data(), ones.data(), s);

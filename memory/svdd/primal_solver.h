@@ -1,17 +1,19 @@
-// PrimalSolver: a proposal for the partition of a problem given by its dense Gram matrix, from a feasible start.
+// PrimalSolver: a proposal for the partition of a problem given by its dense Gram matrix, from a
+// feasible start.
 //
-// Equation:  primal active set on problem.h: solve for (lambda, a_S) with a = 1 on E and 0 on R; step towards it to
-//            the first bound, where that member of S goes to R or E; once the whole step fits, the worst members of
-//            R and E with the wrong gradient sign enter S, in blocks that grow while they are digested in few steps
-//            and shrink to one while they are not.
+// Equation:  primal active set on problem.h: solve for (lambda, a_S) with a = 1 on E and 0 on R;
+//            step towards it to the first bound, where that member of S goes to R or E; once the
+//            whole step fits, the worst members of R and E with the wrong gradient sign enter S, in
+//            blocks that grow while they are digested in few steps and shrink to one while they are
+//            not.
 // Shapes:    gram [w][w] f64; ids ascending (ranks), classes, a: [w].
 // Units:     a-units.
 // Requires:  spans of these sizes; a feasible to rounding (sum = mass), 0 on R, 1 on E.
 // Rejects:   Run returns false when it does not settle in 20 w + 200 steps.
-// Effects:   classes and a are start and result; factor (any start; foreign ids leave it) ends as that of the
-//            result's margin set.
-// Numerics:  f64, a proposal only: canon.h decides. Gradient signs within kTolerance (relative to lambda)
-//            count as right.
+// Effects:   classes and a are start and result; factor (any start; foreign ids leave it) ends as
+//            that of the result's margin set.
+// Numerics:  f64, a proposal only: canon.h decides. Gradient signs within kTolerance (relative to
+//            lambda) count as right.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_PRIMAL_SOLVER_H_
 #define LETHE_MEMORY_SVDD_PRIMAL_SOLVER_H_
@@ -52,7 +54,8 @@ class PrimalSolver {
   // lambda for an empty margin set: the largest gradient in E.
   void EmptyMarginLambda();
   void UpdateGradient();
-  // At most `limit` members of R and E with the wrong sign; with an empty margin set, one of E besides.
+  // At most `limit` members of R and E with the wrong sign; with an empty margin set, one of E
+  // besides.
   std::vector<size_t> WorstFirst(size_t limit) const;
 
   absl::Span<const int64_t> ids_;

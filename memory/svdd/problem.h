@@ -1,17 +1,18 @@
 // Params, Partition, Solution: the support-vector problem of one head and its canonical solution.
 //
-// Equation:  minimise a'(K + ridge I)a - m diag(K)'a  subject to  sum a = m = min(M, n), 0 <= a_i <= 1,
-//            with K_ij = exp(-|x_i - x_j|^2 / sigma^2); the SVDD dual (Tax and Duin 2004; SV-Attention
-//            3.1) in the scaled variables a = alpha m, M = 1/C. Multiplier: lambda = 2((K + ridge I)a)_i
-//            on the margin; rho = 1 - lambda/m; gradient g_i = rho - h_i, h_i = 1 - 2((K + ridge I)a)_i/m.
-//            Margin: 0 < a < 1, g = 0. Error: a = 1, g <= 0. Reserve: a = 0, g >= 0.
+// Equation:  minimise a'(K + ridge I)a - m diag(K)'a  subject to  sum a = m = min(M, n), 0 <= a_i
+//            <= 1, with K_ij = exp(-|x_i - x_j|^2 / sigma^2); the SVDD dual (Tax and Duin 2004;
+//            SV-Attention 3.1) in the scaled variables a = alpha m, M = 1/C. Multiplier: lambda =
+//            2((K + ridge I)a)_i on the margin; rho = 1 - lambda/m; gradient g_i = rho - h_i, h_i =
+//            1 - 2((K + ridge I)a)_i/m. Margin: 0 < a < 1, g = 0. Error: a = 1, g <= 0. Reserve: a
+//            = 0, g >= 0.
 // Shapes:    keys [n][key_dim] row-major, in rank order; classes, a: [n].
 // Units:     a in [0, 1]; margins in a-units: a_i, 1 - a_i on the margin set, m|g_i| elsewhere.
 // Requires:  none.
 // Rejects:   MakeParams: INVALID_ARGUMENT naming the field and its range.
 // Effects:   none.
-// Numerics:  n <= M is compared in doubles; then a = 1 for all, exactly. M within 1e-9 M of an integer is
-//            that integer.
+// Numerics:  n <= M is compared in doubles; then a = 1 for all, exactly. M within 1e-9 M of an
+//            integer is that integer.
 // Threads:   safe.
 #ifndef LETHE_MEMORY_SVDD_PROBLEM_H_
 #define LETHE_MEMORY_SVDD_PROBLEM_H_
@@ -38,8 +39,8 @@ struct Params {
 // key_dim 1..2^16.
 absl::StatusOr<Params> MakeParams(double sigma, double box_mass, double ridge, int64_t key_dim);
 
-// INVALID_ARGUMENT unless every component is finite and at most 2^400 in magnitude and the size is a
-// multiple of key_dim.
+// INVALID_ARGUMENT unless every component is finite and at most 2^400 in magnitude and the size is
+// a multiple of key_dim.
 absl::Status CheckKeys(const Params& params, absl::Span<const double> keys);
 
 // m = min(M, n).

@@ -63,6 +63,7 @@ class Prover {
         mass_(Mass(params, static_cast<int64_t>(a.size()))) {}
 
   OptimalityBounds Run();
+  const std::vector<DoubleDouble>& g() const { return g_; }
 
  private:
   void MakeFeasible();
@@ -100,8 +101,9 @@ void Prover::Give(size_t i, DoubleDouble* rest) {
   feasible_[i] = given;
 }
 
-// Margin rows first, since they have room; a rest that even they cannot take goes to the others, by rank.
-// The exact a^ differs from the stored one by at most sum_error_, in the row that took the last of the rest.
+// Margin rows first, since they have room; a rest that even they cannot take goes to the others, by
+// rank. The exact a^ differs from the stored one by at most sum_error_, in the row that took the
+// last of the rest.
 void Prover::MakeFeasible() {
   DoubleDouble rest = mass_;
   for (size_t i = 0; i < n_; ++i) {
@@ -138,8 +140,8 @@ void Prover::EvaluateGradients() {
     // g = rho - h, h = 1 - 2((K + ridge I) a^)_i / m.
     g_[i] = sum * 2.0 / mass_ + (rho_ - DoubleDouble(1.0));
   }
-  // The kernel's own error, the sum's (numerics: 2(u_v + (|S u E| + 2) 2^-104), doubled for the division and
-  // the last sums, whose terms are at most 2 + |rho|), and what sum_error_ moves.
+  // The kernel's own error, the sum's (numerics: 2(u_v + (|S u E| + 2) 2^-104), doubled for the
+  // division and the last sums, whose terms are at most 2 + |rho|), and what sum_error_ moves.
   const double terms = static_cast<double>(support.size()) + 8.0;
   const double scale = 2.0 * (1.0 + params_.ridge) + std::abs(rho_) + 1.0;
   g_error_ = 4.0 * (WideKernelError(params_.key_dim) + terms * 0x1.0p-104 * scale) +
@@ -227,7 +229,8 @@ OptimalityBounds Prover::Run() {
 absl::StatusOr<OptimalityBounds> ProveOptimality(const Params& params,
                                                  absl::Span<const double> keys,
                                                  absl::Span<const Partition> classes,
-                                                 absl::Span<const double> a, double rho) {
+                                                 absl::Span<const double> a, double rho,
+                                                 std::vector<double>* gradients) {
   LETHE_ASSIGN_OR_RETURN(const Params checked,
                          MakeParams(params.sigma, params.box_mass, params.ridge, params.key_dim));
   if (checked.box_mass != params.box_mass) {
@@ -241,7 +244,13 @@ absl::StatusOr<OptimalityBounds> ProveOptimality(const Params& params,
   if (classes.size() != a.size()) return Invalid("classes: one per row of a is expected");
   if (!(std::abs(rho) <= 4.0)) return Invalid("rho is not finite or outside -4..4");
   LETHE_RETURN_IF_ERROR(CheckClasses(classes, a));
-  return Prover(params, keys, classes, a, rho).Run();
+  Prover prover(params, keys, classes, a, rho);
+  const OptimalityBounds bounds = prover.Run();
+  if (gradients != nullptr) {
+    gradients->clear();
+    for (const DoubleDouble& g : prover.g()) gradients->push_back(g.hi);
+  }
+  return bounds;
 }
 
 }  // namespace lethe::svdd

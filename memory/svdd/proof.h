@@ -1,29 +1,33 @@
-// ProveOptimality: P2, rigorous bounds on how far a reported solution is from the exact optimum, from
-// the bundle alone: parameters, keys, classes, a, rho.
+// ProveOptimality: P2, rigorous bounds on how far a reported solution is from the exact optimum,
+// from the bundle alone: parameters, keys, classes, a, rho.
 //
 // Equation:  problem.h with the real-valued kappa of the stored key bits. a^ = the reported a made
-//            feasible (clip to [0,1], rest of the sum into rows with room, in rank order), in alpha = a/m
-//            units delta = |alpha - alpha^|_1. For the reported rho and any optimum alpha*:
+//            feasible (clip to [0,1], rest of the sum into rows with room, in rank order), in alpha
+//            = a/m units delta = |alpha - alpha^|_1. For the reported rho and any optimum alpha*:
 //              G <= sum alpha^_i max(g_i, 0) + (1/m - alpha^_i) max(-g_i, 0);
-//              |sum alpha_i kappa(q,x_i) - sum alpha*_i kappa(q,x_i)| <= sqrt(G/2) + delta  for every q;
+//              |sum alpha_i kappa(q,x_i) - sum alpha*_i kappa(q,x_i)| <= sqrt(G/2) + delta  for
+//                every q;
 //              |alpha_i - alpha*_i| <= sqrt(G/(2 ridge)) + delta;
-//              |rho - rho*| <= |rho - h_(ceil m)(a^)| + 2 sqrt((1 + ridge) G/2), h_(k) = k-th largest;
-//              |f(x) - f*(x)| <= the last + 2 sqrt(G/2) + 2 delta, f(x) = rho - 1 + 2 sum alpha_i kappa(x,x_i).
+//              |rho - rho*| <= |rho - h_(ceil m)(a^)| + 2 sqrt((1 + ridge) G/2), h_(k) = k-th
+//                largest;
+//              |f(x) - f*(x)| <= the last + 2 sqrt(G/2) + 2 delta, f(x) = rho - 1 + 2 sum alpha_i
+//                kappa(x,x_i).
 // Shapes:    keys [n][key_dim] f64 row-major (f32 keys widened); classes, a: [n].
 // Units:     alpha-units (alpha = a/m) in the bounds; margins in a-units.
 // Requires:  none.
-// Rejects:   INVALID_ARGUMENT naming the field: n = 0, sizes that differ, non-finite or > 2^400 keys,
-//            parameters out of range, sigma^2 subnormal, rho not finite, a outside [0,1], a class that
-//            contradicts its a (kReserve: 0, kError: 1, kMargin: 0 < a < 1).
-// Effects:   none.
-// Numerics:  double-double (106 bits) with the error terms of the kernel evaluation (u_v = (d+16) 2^-103)
-//            and of the sums added, outward rounding: every returned bound is at least the true one.
-//            Never uses the server's kernel routine or exp. Cost O(n |S u E| d).
+// Rejects:   INVALID_ARGUMENT naming the field: n = 0, sizes that differ, non-finite or > 2^400
+//            keys, parameters out of range, sigma^2 subnormal, rho not finite, a outside [0,1], a
+//            class that contradicts its a (kReserve: 0, kError: 1, kMargin: 0 < a < 1).
+// Effects:   writes *gradients.
+// Numerics:  double-double (106 bits) with the error terms of the kernel evaluation (u_v = (d+16)
+//            2^-103) and of the sums added, outward rounding: every returned bound is at least the
+//            true one. Never uses the server's kernel routine or exp. Cost O(n |S u E| d).
 // Threads:   safe.
 #ifndef LETHE_MEMORY_SVDD_PROOF_H_
 #define LETHE_MEMORY_SVDD_PROOF_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -39,7 +43,8 @@ struct OptimalityBounds {
   double rho_bound = 0.0;         // on |rho - rho*|
   double decision_bound = 0.0;    // on |f(x) - f*(x)|, every x
   double delta = 0.0;             // |alpha - alpha^|_1
-  // Smallest margin of the reported solution, in a-units, rounded down; negative when a sign is wrong.
+  // Smallest margin of the reported solution, in a-units, rounded down; negative when a sign is
+  // wrong.
   double smallest_margin = 0.0;
   bool partition_proved = false;  // needs the witness, which bundles do not carry yet
   int64_t num_margin = 0;
@@ -47,10 +52,13 @@ struct OptimalityBounds {
   int64_t num_reserve = 0;
 };
 
+// gradients, when not null, receives g_i = rho - h_i of every row at a^, rounded to nearest, in
+// alpha-units.
 absl::StatusOr<OptimalityBounds> ProveOptimality(const Params& params,
                                                  absl::Span<const double> keys,
                                                  absl::Span<const Partition> classes,
-                                                 absl::Span<const double> a, double rho);
+                                                 absl::Span<const double> a, double rho,
+                                                 std::vector<double>* gradients = nullptr);
 
 }  // namespace lethe::svdd
 

@@ -77,7 +77,8 @@ std::vector<int64_t> WrongReserves(const Start& start, const std::vector<double>
   return wrong;
 }
 
-// lambda of a start whose a is a solution: the common gradient of the margin set, else the largest in E.
+// lambda of a start whose a is a solution: the common gradient of the margin set, else the largest
+// in E.
 double LambdaOf(const Start& start, const std::vector<double>& sums, double ridge) {
   double margin_sum = 0.0;
   double margin_count = 0.0;

@@ -1,7 +1,8 @@
 // Propose: a partition for all keys, found on a working set that grows by what it got wrong.
 //
-// Equation:  PrimalSolver on W = S u E u {reserve keys whose gradient is below lambda}; then one pass over all
-//            keys; the reserve keys it finds wrong join W (its own reserve keys leave) until none is left.
+// Equation:  PrimalSolver on W = S u E u {reserve keys whose gradient is below lambda}; then one
+//            pass over all keys; the reserve keys it finds wrong join W (its own reserve keys
+//            leave) until none is left.
 // Shapes:    classes: [n].
 // Units:     a-units.
 // Requires:  gram->num_keys() > mass; start is feasible, new keys in reserve with a = 0.
@@ -35,8 +36,8 @@ Start ColdStart(int64_t num_keys, double mass);
 // On success `start` holds the proposal (classes, a and lambda in f64).
 bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start);
 
-// sums[i] = sum_j weights[j] K(indices[j], i) for all i, blocks of 8 indices at a time in the order given:
-// |error| <= (indices.size()/8 + 10) 2^-53 sum |weights| K.
+// sums[i] = sum_j weights[j] K(indices[j], i) for all i, blocks of 8 indices at a time in the order
+// given: |error| <= (indices.size()/8 + 10) 2^-53 sum |weights| K.
 void WeightedRowSum(GramCache* gram, absl::Span<const int64_t> indices,
                     absl::Span<const double> weights, std::vector<double>* sums);
 

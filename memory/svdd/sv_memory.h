@@ -1,25 +1,26 @@
-// SvMemory: the state of a group of support-vector attention heads (kind sv of docs/model-format.md),
-// hybrid read.
+// SvMemory: the state of a group of support-vector attention heads (kind sv of
+// docs/model-format.md), hybrid read.
 //
 // Equation:  at every boundary s = 64j the gate a is the canonical solution (canonical.h) on keys
-//            0..s-1. For token t in [s, s+63]: w_i = exp(l_i - max l), l_i = beta sqrt(K) q.k_i, times
-//            a_i for i < s, times 1 for s <= i <= t; o_t = sum w_i v_i / sum w_i. The maximum is over the
-//            gated keys with a_i > 0 and the local ones.
-// Shapes:    q, k: [count][H][K], l2-normalised by the caller; v: [count][H][V]; log_decay, precision,
-//            write_direction: empty. out: [count][H][V].
+//            0..s-1. For token t in [s, s+63]: w_i = exp(l_i - max l), l_i = beta sqrt(K) q.k_i,
+//            times a_i for i < s, times 1 for s <= i <= t; o_t = sum w_i v_i / sum w_i. The maximum
+//            is over the gated keys with a_i > 0 and the local ones.
+// Shapes:    q, k: [count][H][K], l2-normalised by the caller; v: [count][H][V]; log_decay,
+//            precision, write_direction: empty. out: [count][H][V].
 // Units:     beta multiplies sqrt(K) q.k, one per head.
 // Requires:  as memory.h.
-// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step: OUT_OF_RANGE when an
-//            input or a read is not finite, FAILED_PRECONDITION when n u_kappa exceeds ridge/2; then only
-//            Restore (or destruction) may follow. Restore: INVALID_ARGUMENT for a snapshot of another kind
-//            or shape.
-// Effects:   as memory.h. A token is read after its key joined the local part; the gate is solved inside
-//            Step when num_tokens() reaches a multiple of 64. A snapshot holds ranks and gates, no keys
-//            or values (Restore truncates the ones present), so it is valid only under the contract of
-//            memory.h. Clone copies keys, values and gates, not the solver's caches.
-// Numerics:  f32 reads (8 fixed lanes over key components, support in rank order then local tokens), f64
-//            gates; bits are a function of the token sequence alone. Cost O(H (|S u E| + 64)(K + V)) per
-//            token plus the solve.
+// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step: OUT_OF_RANGE when
+//            an input or a read is not finite, FAILED_PRECONDITION when n u_kappa exceeds ridge/2;
+//            then only Restore (or destruction) may follow. Restore: INVALID_ARGUMENT for a
+//            snapshot of another kind or shape.
+// Effects:   as memory.h. A token is read after its key joined the local part; the gate is solved
+//            inside Step when num_tokens() reaches a multiple of 64. A snapshot holds ranks and
+//            gates, no keys or values (Restore truncates the ones present), so it is valid only
+//            under the contract of memory.h. Clone copies keys, values and gates, not the solver's
+//            caches.
+// Numerics:  f32 reads (8 fixed lanes over key components, support in rank order then local
+//            tokens), f64 gates; bits are a function of the token sequence alone. Cost O(H (|S u E|
+//            + 64)(K + V)) per token plus the solve.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_SV_MEMORY_H_
 #define LETHE_MEMORY_SVDD_SV_MEMORY_H_
@@ -69,9 +70,9 @@ class SvMemory final : public Memory {
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;
 
-  // Per head: f64 sigma, M, ridge; u64 gated keys; f64 rho; u64 rows, then per row of the margin and error
-  // sets in rank order u64 rank, u64 class, f64 a; then the tail: array f32 keys, array f32 values.
-  // Gated keys and values enter the digest through the server's Merkle root (head()).
+  // Per head: f64 sigma, M, ridge; u64 gated keys; f64 rho; u64 rows, then per row of the margin
+  // and error sets in rank order u64 rank, u64 class, f64 a; then the tail: array f32 keys, array
+  // f32 values. Gated keys and values enter the digest through the server's Merkle root (head()).
   void AppendCanonicalState(ByteWriter* out) const override;
   int64_t num_tokens() const override { return num_tokens_; }
   size_t state_bytes() const override;

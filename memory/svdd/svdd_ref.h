@@ -1,14 +1,16 @@
 // SolveRef, ReadRef: the support-vector solution and the hybrid read by the plainest means.
 //
 // Equation:  problem.h and docs/model-format.md (sv), the Gram doubles read as exact numbers.
-// Shapes:    keys [n][dim]; ReadRef: q [K], keys [t][K], values [t][V], gate [s] for the first s keys.
+// Shapes:    keys [n][dim]; ReadRef: q [K], keys [t][K], values [t][V], gate [s] for the first s
+//            keys.
 // Units:     a-units.
 // Requires:  sizes that match; n >= 1.
 // Rejects:   none.
 // Effects:   none.
-// Numerics:  SolveRef: primal active set, Gaussian elimination in long double at every step, most violating
-//            member enters; ridge = 0 is allowed for keys that differ (reproduction of the paper).
-//            ReadRef: double, libm's exponential. Both are oracles for tests, O(n^4) at worst.
+// Numerics:  SolveRef: primal active set, Gaussian elimination in long double at every step, most
+//            violating member enters; ridge = 0 is allowed for keys that differ (reproduction of
+//            the paper). ReadRef: double, libm's exponential. Both are oracles for tests, O(n^4) at
+//            worst.
 // Threads:   safe.
 #ifndef LETHE_MEMORY_SVDD_SVDD_REF_H_
 #define LETHE_MEMORY_SVDD_SVDD_REF_H_

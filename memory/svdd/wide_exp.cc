@@ -14,8 +14,8 @@ constexpr double kLn2High = 0x1.62e42fefa39efp-1;
 constexpr double kLn2Middle = 0x1.abc9e3b39803fp-56;
 constexpr double kLn2Low = 0x1.7b57a079a1934p-111;
 
-// Taylor: with |r| <= 0.3466, 0.3466^27/27! < 2^-133. Terms from kFirstPlain on are below 2^-57 of the sum,
-// so that plain doubles suffice there.
+// Taylor: with |r| <= 0.3466, 0.3466^27/27! < 2^-133. Terms from kFirstPlain on are below 2^-57 of
+// the sum, so that plain doubles suffice there.
 constexpr size_t kTerms = 26;
 constexpr size_t kFirstPlain = 14;
 constexpr double kZeroBelow = -700.0;  // e^-700 < 2^-1009: covered as an absolute error

@@ -1,5 +1,5 @@
-// WideFixed: signed fixed-point numbers with 64 integer and 256 fraction bits, for the rare roundings that
-// 106 bits cannot decide.
+// WideFixed: signed fixed-point numbers with 64 integer and 256 fraction bits, for the rare
+// roundings that 106 bits cannot decide.
 //
 // Equation:  value = (the 320-bit two's complement integer) * 2^-256.
 // Shapes:    five 64-bit limbs, least significant first.
@@ -7,8 +7,8 @@
 // Requires:  magnitudes below 2^62 (LETHE_DCHECK in FromDouble).
 // Rejects:   none.
 // Effects:   none.
-// Numerics:  addition exact; FromDouble and AddProduct drop what lies below 2^-256 (error below 2^-255 each);
-//            ToDouble within 2^-52 relative (2^-256 absolute).
+// Numerics:  addition exact; FromDouble and AddProduct drop what lies below 2^-256 (error below
+//            2^-255 each); ToDouble within 2^-52 relative (2^-256 absolute).
 // Threads:   safe.
 #ifndef LETHE_MEMORY_SVDD_WIDE_FIXED_H_
 #define LETHE_MEMORY_SVDD_WIDE_FIXED_H_

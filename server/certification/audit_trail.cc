@@ -4,6 +4,9 @@
 #include <ctime>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+
+#include "audit/crypto/encoding.h"
 #include "audit/crypto/secret.h"
 #include "kernels/base/byte_io.h"
 #include "server/model/numerics_id.h"
@@ -25,6 +28,9 @@ std::string RandomNonce() {
   audit::RandomBytes(absl::MakeSpan(bytes));
   return std::string(bytes.begin(), bytes.end());
 }
+
+// A record names a request also when the client did not.
+std::string ServerRequestId() { return absl::StrCat("server-", audit::HexEncode(RandomNonce())); }
 
 // One number per option: 0 = the model's own value, else 1 and the value.
 audit::Sha256Digest ConfigDigest(const SessionEntry& entry) {
@@ -50,7 +56,7 @@ audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
   draft.kind = kind;
   draft.session_id = entry.session_id;
   draft.nonce = nonce.empty() ? RandomNonce() : nonce;
-  draft.request_id = request_id;
+  draft.request_id = request_id.empty() ? ServerRequestId() : request_id;
   draft.issued_at = Rfc3339Now();
   draft.engine.binary = trail.binary;
   draft.engine.build = trail.build;

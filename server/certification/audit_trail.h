@@ -1,4 +1,5 @@
-// AuditTrail: where this server's records go, and what every record says about the engine that made it.
+// AuditTrail: where this server's records go, and what every record says about the engine that made
+// it.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -30,8 +31,8 @@ struct AuditTrail {
 // The algorithm by which a Forget reaches the state of the shorter history in this version.
 inline constexpr char kForgetAlgorithm[] = "lethe-reevaluation-v1";
 
-// What the records of a session have in common: kind, session, nonce (the server's own when the client sent none),
-// request, time and engine.
+// What the records of a session have in common: kind, session, nonce and request (the server's own
+// where the client sent none), time and engine.
 audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
                               const SessionEntry& entry, const std::string& nonce,
                               const std::string& request_id);

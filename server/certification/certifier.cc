@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "audit/certificate/head_proof.h"
 #include "kernels/base/status_macros.h"
 #include "server/certification/sv_heads.h"
 #include "server/error/error_info.h"
@@ -57,16 +58,6 @@ absl::StatusOr<std::string> MakeBundle(const audit::Sha256Digest& leaf_hash,
   return audit::WriteBundle(bundle);
 }
 
-audit::DeviationBounds ToDeviation(const svdd::OptimalityBounds& bounds) {
-  audit::DeviationBounds deviation;
-  deviation.gap_half = bounds.gap / 2;  // exact
-  deviation.kernel_sum = bounds.kernel_sum_bound;
-  deviation.alpha = bounds.alpha_bound;
-  deviation.rho = bounds.rho_bound;
-  deviation.decision = bounds.decision_bound;
-  return deviation;
-}
-
 HeadReport ReportHead(const SvHead& head, const audit::MemoryDraft& draft) {
   HeadReport report;
   report.head = head.name;
@@ -76,7 +67,6 @@ HeadReport ReportHead(const SvHead& head, const audit::MemoryDraft& draft) {
     if (key_class == audit::KeyClass::kError) ++report.num_error;
     if (key_class == audit::KeyClass::kReserve) ++report.num_reserve;
   }
-  report.partition_proved = draft.partition_proved;
   return report;
 }
 
@@ -97,10 +87,11 @@ absl::Status ProveHeads(const Session& session, const Call& call, audit::RecordD
     HeadReport report = ReportHead(head, memory);
     LETHE_ASSIGN_OR_RETURN(const std::optional<svdd::OptimalityBounds> bounds, ProveHead(head));
     if (bounds.has_value()) {
-      memory.deviation = ToDeviation(*bounds);
+      memory.deviation = audit::ToDeviation(*bounds);
       memory.part_hash = PartHash(receipt->parts, head);
-      memory.partition_proved |= bounds->partition_proved;
-      report.partition_proved = memory.partition_proved;
+      memory.smallest_margin = bounds->smallest_margin;
+      memory.partition_proved = bounds->partition_proved;
+      report.partition_proved = bounds->partition_proved;
       if (!InWarmUp(head)) report.bounds = bounds;
     }
     draft->memories.push_back(std::move(memory));
@@ -137,6 +128,7 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command, const 
                                         command.request.request_id);
   draft.digest_after = *receipt.digest;
   draft.retained = RetainedIds(session.inputs());
+  draft.proves_optimality = true;
   LETHE_RETURN_IF_ERROR(ProveHeads(session, call, &draft, &receipt));
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);

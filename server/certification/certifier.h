@@ -1,14 +1,17 @@
-// Certify, GetCertificate: signed statements about the present state of a session, and records fetched again.
+// Certify, GetCertificate: signed statements about the present state of a session, and records
+// fetched again.
 //
 // Equation:  bounds: memory/svdd/proof.h.
 // Shapes:    none.
 // Units:     seq counts a session's records from 1.
 // Requires:  the commands passed the edge's checks.
-// Rejects:   Certify: DATA_LOSS or UNAVAILABLE, reason AUDIT_LOG; CANCELLED, DEADLINE_EXCEEDED before the record. GetCertificate:
-//            NOT_FOUND, reason RECORD_NOT_FOUND. Both: FAILED_PRECONDITION, reason EPOCH_PASSED, for the bundle of a state
-//            that is not the present one any more.
-// Effects:   Certify appends one record. A bundle is computed from the present state and never stored; a repeated Certify gets
-//            the first record and, while the state is still the certified one, the bundle.
+// Rejects:   Certify: DATA_LOSS or UNAVAILABLE, reason AUDIT_LOG; CANCELLED, DEADLINE_EXCEEDED
+//            before the record. GetCertificate: NOT_FOUND, reason RECORD_NOT_FOUND. Both:
+//            FAILED_PRECONDITION, reason EPOCH_PASSED, for the bundle of a state that is not the
+//            present one any more.
+// Effects:   Certify appends one record. A bundle is computed from the present state and never
+//            stored; a repeated Certify gets the first record and, while the state is still the
+//            certified one, the bundle.
 // Numerics:  as the proof; O(n |S u E| d) per head under the session's lock.
 // Threads:   safe.
 #ifndef LETHE_SERVER_CERTIFICATION_CERTIFIER_H_

@@ -29,11 +29,11 @@ class ForgetAnswer : public StoredAnswer {
 absl::Status WithForgetReason(absl::Status status) {
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
-      return WithDefaultReason(std::move(status), "INPUT_NOT_FOUND");
+      return WithErrorInfo(std::move(status), {"INPUT_NOT_FOUND", {{"field", "selection"}}});
     case absl::StatusCode::kInvalidArgument:
-      return WithDefaultReason(std::move(status), "INVALID_SELECTION");
+      return WithErrorInfo(std::move(status), {"INVALID_SELECTION", {{"field", "selection"}}});
     case absl::StatusCode::kFailedPrecondition:
-      return WithDefaultReason(std::move(status), "DERIVED_TOKENS");
+      return WithErrorInfo(std::move(status), {"DERIVED_TOKENS", {{"field", "derived_policy"}}});
     default:
       return status;
   }

@@ -1,16 +1,18 @@
-// ForgetInputs: removes inputs from a session, its state, its running forks and its past openings, and records that,
-// as one step.
+// ForgetInputs: removes inputs from a session, its state, its running forks and its past openings,
+// and records that, as one step.
 //
 // Equation:  none.
 // Shapes:    ranges in rank order, maximal runs of consecutive token_ids.
 // Units:     token_ids, ranks before the Forget; duration in microseconds.
 // Requires:  the command passed the edge's checks.
-// Rejects:   NOT_FOUND, reason INPUT_NOT_FOUND; INVALID_ARGUMENT, reason INVALID_SELECTION; FAILED_PRECONDITION, reason
-//            DERIVED_TOKENS (policy kFail); DATA_LOSS or UNAVAILABLE, reason AUDIT_LOG, when the log takes no record; CANCELLED and
-//            DEADLINE_EXCEEDED until the record is written. On every error nothing changed.
-// Effects:   the shorter state is computed beside the present one, the record is appended to the log, then state, openings
-//            and forks are replaced under the session's lock. A fork drops what its session drops and its own inputs with a
-//            forgotten label; its derived tokens follow the policy (kFail: they go) and never refuse a Forget.
+// Rejects:   NOT_FOUND, reason INPUT_NOT_FOUND; INVALID_ARGUMENT, reason INVALID_SELECTION;
+//            FAILED_PRECONDITION, reason DERIVED_TOKENS (policy kFail); DATA_LOSS or UNAVAILABLE,
+//            reason AUDIT_LOG, when the log takes no record; CANCELLED and DEADLINE_EXCEEDED until
+//            the record is written. On every error nothing changed.
+// Effects:   the shorter state is computed beside the present one, the record is appended to the
+//            log, then state, openings and forks are replaced under the session's lock. A fork
+//            drops what its session drops and its own inputs with a forgotten label; its derived
+//            tokens follow the policy (kFail: they go) and never refuse a Forget.
 // Numerics:  session.h.
 // Threads:   safe.
 #ifndef LETHE_SERVER_CERTIFICATION_FORGETTER_H_

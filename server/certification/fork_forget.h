@@ -5,8 +5,9 @@
 // Units:     token_ids.
 // Requires:  the session's lock is held from before construction until after destruction.
 // Rejects:   none: a fork that cannot follow is dropped at Commit, and its stream ends.
-// Effects:   locks the forks until destroyed. Commit drops from each fork what the session drops, and the fork's own inputs with
-//            the forgotten label. Destroyed without Commit it changes nothing.
+// Effects:   locks the forks until destroyed. Commit drops from each fork what the session drops,
+//            and the fork's own inputs with the forgotten label. Destroyed without Commit it
+//            changes nothing.
 // Numerics:  session.h.
 // Threads:   one thread.
 #ifndef LETHE_SERVER_CERTIFICATION_FORK_FORGET_H_

@@ -4,10 +4,11 @@
 // Shapes:    rows in rank order over the gated keys.
 // Units:     none.
 // Requires:  page_size > 0.
-// Rejects:   NOT_FOUND, reason HEAD_NOT_FOUND; ABORTED, reason HISTORY_CHANGED; INVALID_ARGUMENT for a foreign page_token.
+// Rejects:   NOT_FOUND, reason HEAD_NOT_FOUND; ABORTED, reason HISTORY_CHANGED; INVALID_ARGUMENT
+//            for a foreign page_token.
 // Effects:   none.
-// Numerics:  the fixed Gram routine, fp64 sums in rank order; on the margin set g is the solution's rounding.
-//            O(page |S u E| d).
+// Numerics:  the fixed Gram routine, fp64 sums in rank order; on the margin set g is the solution's
+//            rounding. O(page |S u E| d).
 // Threads:   safe.
 #ifndef LETHE_SERVER_CERTIFICATION_PARTITION_H_
 #define LETHE_SERVER_CERTIFICATION_PARTITION_H_

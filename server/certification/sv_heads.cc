@@ -1,5 +1,7 @@
 #include "server/certification/sv_heads.h"
 
+#include <variant>
+
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
@@ -40,12 +42,16 @@ std::vector<uint64_t> GatedIds(const SvHead& head, absl::Span<const uint64_t> to
 std::vector<SvHead> SvHeads(const ModelState& state) {
   std::vector<SvHead> heads;
   for (const ModelState::SvGroup& group : state.SvGroups()) {
+    const LayerConfig& layer = state.model().config().layers[static_cast<size_t>(group.layer)];
+    const GroupConfig& config =
+        std::get<MemoryLayerConfig>(layer).groups[static_cast<size_t>(group.group)];
     for (int64_t i = 0; i < group.memory->num_heads(); ++i) {
       SvHead head;
       head.layer = static_cast<uint64_t>(group.layer);
       head.group = static_cast<uint64_t>(group.group);
       head.head = static_cast<uint64_t>(i);
       head.name = absl::StrCat("layer.", group.layer, ".group.", group.group, ".head.", i);
+      head.value_dim = config.value_dim;
       head.view = group.memory->head(i);
       heads.push_back(std::move(head));
     }
@@ -76,9 +82,7 @@ audit::MemoryDraft DraftHead(const SvHead& head, absl::Span<const uint64_t> toke
   draft.token_ids = GatedIds(head, token_ids);
   draft.classes = KeyClasses(solution);
   draft.a = solution.a;
-  // In the warm-up there is no sign to settle.
-  draft.smallest_margin = InWarmUp(head) ? 0.0 : solution.smallest_margin;
-  draft.partition_proved = InWarmUp(head);
+  draft.smallest_margin = solution.smallest_margin;
   return draft;
 }
 
@@ -98,8 +102,7 @@ audit::BundleHead BundleOfHead(const SvHead& head, absl::Span<const uint64_t> to
   bundle.keys.assign(view.gated_keys.begin(), view.gated_keys.end());
   bundle.values.assign(view.gated_values.begin(), view.gated_values.end());
   bundle.key_dim = static_cast<uint64_t>(view.params->key_dim);
-  const auto num_keys = static_cast<uint64_t>(view.solution->num_keys);
-  bundle.value_dim = num_keys == 0 ? 0 : bundle.values.size() / num_keys;
+  bundle.value_dim = static_cast<uint64_t>(head.value_dim);
   return bundle;
 }
 

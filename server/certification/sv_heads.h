@@ -1,9 +1,12 @@
-// SvHead: the support-vector heads of a state, in the order and under the names that certificates use.
+// SvHead: the support-vector heads of a state, in the order and under the names that certificates
+// use.
 //
 // Equation:  none.
-// Shapes:    token_ids: of all inputs of the state in rank order; the first num_keys of them name the gated keys.
+// Shapes:    token_ids: of all inputs of the state in rank order; the first num_keys of them name
+//            the gated keys.
 // Units:     a = alpha m in [0, 1].
-// Requires:  token_ids.size() >= num_keys of every head (LETHE_CHECK); views are valid until the state changes.
+// Requires:  token_ids.size() >= num_keys of every head (LETHE_CHECK); views are valid until the
+//            state changes.
 // Rejects:   ProveHead: what svdd::ProveOptimality rejects (an internal error here).
 // Effects:   none.
 // Numerics:  ProveHead is rigorous (memory/svdd/proof.h), O(n |S u E| d).
@@ -32,6 +35,7 @@ struct SvHead {
   uint64_t group = 0;
   uint64_t head = 0;
   std::string name;  // "layer.4.group.0.head.0"
+  int64_t value_dim = 0;
   svdd::SvHeadView view;
 };
 

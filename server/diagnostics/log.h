@@ -3,7 +3,8 @@
 // Equation:  none.
 // Shapes:    a line: "2026-11-29T19:02:53Z I text".
 // Units:     UTC.
-// Requires:  text holds no content (prompts, answers, vocab_ids, labels), no key and no digest of a session.
+// Requires:  text holds no content (prompts, answers, vocab_ids, labels), no key and no digest of a
+//            session.
 // Rejects:   none.
 // Effects:   writes a whole line at once.
 // Numerics:  none.

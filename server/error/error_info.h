@@ -1,7 +1,8 @@
 // ErrorInfo, WithErrorInfo: the machine-readable cause that travels inside an absl::Status.
 //
-// Any layer of the server attaches it where the cause is known; server/rpc turns it into the ErrorInfo
-// detail of proto/lethe/v1/types.proto. A status without one gets its code's name as the reason.
+// Any layer of the server attaches it where the cause is known; server/rpc turns it into the
+// ErrorInfo detail of proto/lethe/v1/types.proto. A status without one gets its code's name as the
+// reason.
 //
 // Equation:  none.
 // Shapes:    reason: UPPER_SNAKE_CASE, at most 63 characters; metadata: (key, value) pairs.
@@ -35,7 +36,8 @@ absl::Status WithErrorInfo(absl::Status status, const ErrorInfo& info);
 // The attached info, or nothing.
 std::optional<ErrorInfo> GetErrorInfo(const absl::Status& status);
 
-// `status` unchanged when it carries an info already (the innermost layer knows best), else with this reason.
+// `status` unchanged when it carries an info already (the innermost layer knows best), else with
+// this reason.
 absl::Status WithDefaultReason(absl::Status status, absl::string_view reason);
 
 // INVALID_ARGUMENT "<field>: want <accepted>", reason INVALID_FIELD, metadata field and accepted.

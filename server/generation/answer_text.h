@@ -1,12 +1,14 @@
-// AnswerText: the text of an answer as it is streamed: stop strings, whole UTF-8 characters, and a Forget in the middle.
+// AnswerText: the text of an answer as it is streamed: stop strings, whole UTF-8 characters, and a
+// Forget in the middle.
 //
 // Equation:  none.
 // Shapes:    none.
 // Units:     bytes.
 // Requires:  token_ids ascend.
 // Rejects:   Create: what StopMatcher::Create rejects.
-// Effects:   holds back what may begin a stop string or is an incomplete character. Retain drops the tokens that a
-//            Forget removed and decides again what to hold, from the retained answer alone.
+// Effects:   holds back what may begin a stop string or is an incomplete character. Retain drops
+//            the tokens that a Forget removed and decides again what to hold, from the retained
+//            answer alone.
 // Numerics:  none. Memory O(answer).
 // Threads:   compatible.
 #ifndef LETHE_SERVER_GENERATION_ANSWER_TEXT_H_

@@ -1,12 +1,15 @@
-// GenerateSink, GenerateCommand and the events of a stream: what a Generate is asked and what it sends, without gRPC.
+// GenerateSink, GenerateCommand and the events of a stream: what a Generate is asked and what it
+// sends, without gRPC.
 //
 // Equation:  none.
 // Shapes:    none.
 // Units:     token_ids, vocab_ids and ranks as in session.h; times in microseconds.
-// Requires:  events come in the order of proto/lethe/v1/generation.proto: Started, then any, then Finished.
+// Requires:  events come in the order of proto/lethe/v1/generation.proto: Started, then any, then
+//            Finished.
 // Rejects:   none.
-// Effects:   a sink's call may block while the client reads slowly; no lock and no compute slot is held meanwhile.
-//            It returns false when the client is gone: what it was given then counts as not sent.
+// Effects:   a sink's call may block while the client reads slowly; no lock and no compute slot is
+//            held meanwhile. It returns false when the client is gone: what it was given then
+//            counts as not sent.
 // Numerics:  none.
 // Threads:   one thread per stream.
 #ifndef LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_

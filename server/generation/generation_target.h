@@ -1,14 +1,18 @@
-// GenerationTarget: the history that a Generate or an Append writes to: the session itself or a fork of it.
+// GenerationTarget: the history that a Generate or an Append writes to: the session itself or a
+// fork of it.
 //
 // Equation:  none.
 // Shapes:    none.
 // Units:     none.
 // Requires:  none.
-// Rejects:   Session: what SessionEntry::BeginWrite rejects. Run: ABORTED, reason SESSION_DELETED; what the work returns.
-// Effects:   a target of the session itself holds the session's right to write until it is destroyed. A fork is registered with
-//            its session, so that every Forget reaches it, and dropped with the target.
+// Rejects:   Session: what SessionEntry::BeginWrite rejects. Run: ABORTED, reason SESSION_DELETED;
+//            what the work returns.
+// Effects:   a target of the session itself holds the session's right to write until it is
+//            destroyed. A fork is registered with its session, so that every Forget reaches it, and
+//            dropped with the target.
 // Numerics:  none.
-// Threads:   one thread per target; Run takes the compute slot that it is given, then the history's lock.
+// Threads:   one thread per target; Run takes the compute slot that it is given, then the history's
+//            lock.
 #ifndef LETHE_SERVER_GENERATION_GENERATION_TARGET_H_
 #define LETHE_SERVER_GENERATION_GENERATION_TARGET_H_
 
@@ -39,8 +43,8 @@ class GenerationTarget {
 
   // `slot` is held until the lock is released.
   absl::Status Run(ComputeSlot slot, const Work& work);
-  // Removes inputs that the client was never told of, where they are retained still; the client may be gone.
-  // No effect on a fork.
+  // Removes inputs that the client was never told of, where they are retained still; the client may
+  // be gone. No effect on a fork.
   void TakeBack(ComputeScheduler* scheduler, const TokenIdRange& range);
 
   bool is_fork() const { return fork_ != nullptr; }

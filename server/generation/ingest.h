@@ -1,13 +1,16 @@
-// Ingest, AppendInputs: bring vocab_ids into a history, piece by piece, so that a Forget or a cancellation gets in between.
+// Ingest, AppendInputs: bring vocab_ids into a history, piece by piece, so that a Forget or a
+// cancellation gets in between.
 //
 // Equation:  none.
 // Shapes:    vocab_ids [count], count >= 1, each in [0, vocab_size) (the edge checked it).
 // Units:     token_ids.
-// Requires:  IngestOptions::start is the session's next token_id and nobody else writes to the target.
-// Rejects:   Ingest, AppendInputs: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (SHUTTING_DOWN) between pieces; INVALID_ARGUMENT,
-//            reason CONTEXT_BUDGET with the remaining budget, when the history has no room; ABORTED (SESSION_BUSY,
-//            SESSION_DELETED); INTERNAL.
-// Effects:   all or nothing: on error every piece already ingested is taken back (its token_ids stay unused).
+// Requires:  IngestOptions::start is the session's next token_id and nobody else writes to the
+//            target.
+// Rejects:   Ingest, AppendInputs: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (SHUTTING_DOWN)
+//            between pieces; INVALID_ARGUMENT, reason CONTEXT_BUDGET with the remaining budget,
+//            when the history has no room; ABORTED (SESSION_BUSY, SESSION_DELETED); INTERNAL.
+// Effects:   all or nothing: on error every piece already ingested is taken back (its token_ids
+//            stay unused).
 // Numerics:  the state does not depend on the pieces (contract C1).
 // Threads:   safe.
 #ifndef LETHE_SERVER_GENERATION_INGEST_H_
@@ -41,7 +44,8 @@ absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
                                     const IngestOptions& options, const Call& call,
                                     ComputeScheduler* scheduler, GenerationTarget* target);
 
-// INVALID_ARGUMENT, reason CONTEXT_BUDGET, naming `field` unless count fits into what the session's max_tokens leaves.
+// INVALID_ARGUMENT, reason CONTEXT_BUDGET, naming `field` unless count fits into what the session's
+// max_tokens leaves.
 absl::Status CheckBudget(const Session& session, int64_t count, absl::string_view field);
 
 struct AppendCommand {

@@ -67,14 +67,15 @@ absl::Status ReadOutput(const v1::OutputOptions& message, int64_t max_tokens,
         CheckIntegerRange("output.max_tokens", message.max_tokens(), 0, max_tokens));
     command->sampling.max_tokens = message.max_tokens();
   }
-  LETHE_RETURN_IF_ERROR(CheckIntegerRange("output.stop (count)", message.stop_size(), 0,
-                                          static_cast<int64_t>(kStopStringsMax)));
+  bool stops_fit = static_cast<size_t>(message.stop_size()) <= kStopStringsMax;
   for (const std::string& stop : message.stop()) {
-    LETHE_RETURN_IF_ERROR(CheckIntegerRange("output.stop (bytes)",
-                                            static_cast<int64_t>(stop.size()), 1,
-                                            static_cast<int64_t>(kStopStringBytesMax)));
-    command->stop.push_back(stop);
+    stops_fit = stops_fit && !stop.empty() && stop.size() <= kStopStringBytesMax;
   }
+  if (!stops_fit) {
+    return InvalidFieldError("output.stop", absl::StrCat("at most ", kStopStringsMax, " of 1 to ",
+                                                         kStopStringBytesMax, " bytes each"));
+  }
+  command->stop.assign(message.stop().begin(), message.stop().end());
   if (message.has_top_logprobs()) {
     LETHE_RETURN_IF_ERROR(CheckIntegerRange("output.top_logprobs", message.top_logprobs(), 0, 20));
     command->sampling.top_logprobs = message.top_logprobs();

@@ -5,7 +5,8 @@
 // Units:     none.
 // Requires:  context and core outlive the call.
 // Rejects:   Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first).
-// Effects:   Serve logs method, code and time at level debug, internal errors at level error; never content.
+// Effects:   Serve logs method, code and time at level debug, internal errors at level error; never
+//            content.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_SERVER_RPC_GRPC_CALL_H_

@@ -4,8 +4,8 @@
 // Shapes:    rows in rank order.
 // Units:     none.
 // Requires:  session_id and subject of the request are checked.
-// Rejects:   INVALID_ARGUMENT for page_size and page_token; ABORTED, reason HISTORY_CHANGED, after a Forget between two pages, reason
-//            SESSION_DELETED.
+// Rejects:   INVALID_ARGUMENT for page_size and page_token; ABORTED, reason HISTORY_CHANGED, after
+//            a Forget between two pages, reason SESSION_DELETED.
 // Effects:   takes the session's lock for one page.
 // Numerics:  none.
 // Threads:   safe.

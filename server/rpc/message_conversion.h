@@ -3,7 +3,8 @@
 // Equation:  none.
 // Shapes:    none.
 // Units:     none.
-// Requires:  none.   Rejects: none.
+// Requires:  none.
+// Rejects:   none.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   safe.

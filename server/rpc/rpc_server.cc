@@ -114,7 +114,8 @@ void RpcServer::Shutdown(int drain_seconds) {
     std::unique_lock<std::mutex> lock(mutex);
     if (!drained.wait_until(lock, drain_end, [&] { return done; })) core_->stopping = true;
   });
-  // Accepts nothing from now on; cancels what runs at the deadline, returns when everything has ended.
+  // Accepts nothing from now on; cancels what runs at the deadline, returns when everything has
+  // ended.
   impl_->server->Shutdown(drain_end + kStopGrace);
   {
     std::unique_lock<std::mutex> lock(mutex);

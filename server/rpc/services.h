@@ -1,5 +1,5 @@
-// MakeSessionService … MakeMemoryService: the adapters of proto/lethe/v1, one .cc each: they check every field, call the
-// inner layers and convert. No logic beyond that lives here.
+// MakeSessionService … MakeMemoryService: the adapters of proto/lethe/v1, one .cc each: they check
+// every field, call the inner layers and convert. No logic beyond that lives here.
 //
 // Equation:  none.
 // Shapes:    none.

@@ -12,7 +12,8 @@
 namespace lethe {
 namespace {
 
-// google.rpc.Status is not in Debian's packages: code = 1 (int32), message = 2 (string), details = 3 (Any).
+// google.rpc.Status is not in Debian's packages: code = 1 (int32), message = 2 (string), details =
+// 3 (Any).
 std::string SerializeRpcStatus(int code, const std::string& message,
                                const google::protobuf::Any& detail) {
   std::string bytes;

@@ -1,8 +1,9 @@
 // ToGrpcStatus: an absl::Status as the client gets it, with an ErrorInfo detail.
 //
 // Equation:  none.
-// Shapes:    details: serialised google.rpc.Status {code, message, details: [Any of lethe.v1.ErrorInfo under
-//            type.googleapis.com/google.rpc.ErrorInfo]}, which gRPC sends as grpc-status-details-bin.
+// Shapes:    details: serialised google.rpc.Status {code, message, details: [Any of
+//            lethe.v1.ErrorInfo under type.googleapis.com/google.rpc.ErrorInfo]}, which gRPC sends
+//            as grpc-status-details-bin.
 // Units:     none.
 // Requires:  none.
 // Rejects:   none.

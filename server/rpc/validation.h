@@ -1,4 +1,5 @@
-// Checks of request fields at the edge: every error names the field and what is accepted, and repeats no content.
+// Checks of request fields at the edge: every error names the field and what is accepted, and
+// repeats no content.
 //
 // Equation:  none.
 // Shapes:    none.

@@ -4,8 +4,7 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  the Call outlives the work.
-// Rejects:   Check: CANCELLED (client gone), DEADLINE_EXCEEDED, UNAVAILABLE reason SHUTTING_DOWN (the server stops; not on streams,
-//            which end by themselves, see stopping()).
+// Rejects:   Check: CANCELLED (the client is gone), DEADLINE_EXCEEDED.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   safe.

@@ -1,13 +1,15 @@
 // ComputeScheduler: lets at most N evaluations run at once, first come, first served.
 //
-// A unit of work (one token of a stream, one piece of a prompt, one Forget) holds a ComputeSlot while it computes. Lock order: the slot
-// first, then the session's lock; so whoever holds a session's lock can always finish.
+// A unit of work (one token of a stream, one piece of a prompt, one Forget) holds a ComputeSlot
+// while it computes. Lock order: the slot first, then the session's lock; so whoever holds a
+// session's lock can always finish.
 //
 // Equation:  none.
 // Shapes:    none.
 // Units:     none.
 // Requires:  num_slots >= 1 (LETHE_CHECK); the scheduler outlives its slots.
-// Rejects:   Acquire: what Call::Check says when the turn comes, so work of a client that is gone never starts.
+// Rejects:   Acquire: what Call::Check says when the turn comes, so work of a client that is gone
+//            never starts.
 // Effects:   Acquire blocks until it is this caller's turn.
 // Numerics:  none.
 // Threads:   safe.
@@ -58,8 +60,8 @@ class ComputeScheduler {
   const uint64_t num_slots_;
   mutable Mutex mutex_;
   CondVar released_;
-  // Tickets are given out in order; ticket t may run once t < num_released_ + num_slots_, for then at most
-  // num_slots_ - 1 of the tickets before it still run.
+  // Tickets are given out in order; ticket t may run once t < num_released_ + num_slots_, for then
+  // at most num_slots_ - 1 of the tickets before it still run.
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t num_released_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -1,7 +1,7 @@
 // FairMutex, FairMutexLock: a mutex that is granted in the order in which it was asked for.
 //
-// A generating stream takes its session's lock anew for every token. With std::mutex it could win every
-// time against a Forget that waits; here the Forget gets in at the next token boundary.
+// A generating stream takes its session's lock anew for every token. With std::mutex it could win
+// every time against a Forget that waits; here the Forget gets in at the next token boundary.
 //
 // Equation:  none.
 // Shapes:    none.

@@ -1,10 +1,13 @@
 // ModelSet: the models that this server loaded, by name.
 //
-// Equation:  none.   Shapes: none.   Units: none.
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
 // Requires:  none.
-// Rejects:   Add: ALREADY_EXISTS for a second model of one name. Find: NOT_FOUND, reason MODEL_NOT_FOUND; INVALID_ARGUMENT
-//            for an empty name when there are several models.
-// Effects:   none.   Numerics: none.
+// Rejects:   Add: ALREADY_EXISTS for a second model of one name. Find: NOT_FOUND, reason
+//            MODEL_NOT_FOUND; INVALID_ARGUMENT for an empty name when there are several models.
+// Effects:   none.
+// Numerics:  none.
 // Threads:   safe when const.
 #ifndef LETHE_SERVER_SESSION_REGISTRY_MODEL_SET_H_
 #define LETHE_SERVER_SESSION_REGISTRY_MODEL_SET_H_

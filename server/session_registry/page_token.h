@@ -4,7 +4,8 @@
 // Shapes:    text: 64 lower-case hex digits (scope 8 bytes, version 16 bytes, position 8 bytes).
 // Units:     position: rank, sequence number or leaf index of the next row.
 // Requires:  none.
-// Rejects:   ParsePageToken: INVALID_ARGUMENT for anything that WritePageToken did not write for this scope.
+// Rejects:   ParsePageToken: INVALID_ARGUMENT for anything that WritePageToken did not write for
+//            this scope.
 // Effects:   none. A token holds no content: the scope is a hash under a key of this process.
 // Numerics:  none.
 // Threads:   safe.

@@ -1,11 +1,12 @@
-// RequestTable: the answers of a session's last mutations by request_id, so that a repeat is answered and
-// not done again.
+// RequestTable: the answers of a session's last mutations by request_id, so that a repeat is
+// answered and not done again.
 //
 // Equation:  none.
-// Shapes:    request_id: at most 64 characters, empty = no idempotency wanted; content: SHA-256 over the
-//            call's name and request without its request_id.
+// Shapes:    request_id: at most 64 characters, empty = no idempotency wanted; content: SHA-256
+//            over the call's name and request without its request_id.
 // Units:     none.
-// Requires:  content covers the call's name (so that a stored answer has the type that Find asks for).
+// Requires:  content covers the call's name (so that a stored answer has the type that Find asks
+//            for).
 // Rejects:   Find: INVALID_ARGUMENT, reason REQUEST_ID_REUSED, when the id came with other content.
 // Effects:   keeps the newest kMaxRequests answers. DropOpenings passes through to every answer.
 // Numerics:  none.
@@ -36,7 +37,8 @@ struct RequestKey {
 class StoredAnswer {
  public:
   virtual ~StoredAnswer() = default;
-  // A Forget destroys what could tell, or help to guess, the state before it: openings, state digests.
+  // A Forget destroys what could tell, or help to guess, the state before it: openings, state
+  // digests.
   virtual void DropOpenings() {}
 };
 

@@ -1,4 +1,5 @@
-// SessionEntry, SessionFork: a session as the server serves it: the state, its lock, its forks, its records.
+// SessionEntry, SessionFork: a session as the server serves it: the state, its lock, its forks, its
+// records.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -33,7 +34,8 @@ namespace lethe {
 // ABORTED, reason SESSION_DELETED.
 absl::Status SessionDeletedError();
 
-// The sum of the Forgets that a history went through; a stream compares two to notice one in between.
+// The sum of the Forgets that a history went through; a stream compares two to notice one in
+// between.
 struct HistoryMark {
   uint64_t epoch = 0;         // Forgets so far
   int64_t num_forgotten = 0;  // inputs that they removed
@@ -56,8 +58,8 @@ struct RecordRef {
   int64_t num_inputs = 0;  // of that state
 };
 
-// Sizes and counts of a session; never content. Published after every change, so that reading them never
-// waits for an evaluation.
+// Sizes and counts of a session; never content. Published after every change, so that reading them
+// never waits for an evaluation.
 struct SessionInfo {
   int64_t num_inputs = 0;
   int64_t num_forgotten = 0;

@@ -5,9 +5,10 @@
 // Units:     none.
 // Requires:  none.
 // Rejects:   Find, Delete: NOT_FOUND, reason SESSION_NOT_FOUND. Create: RESOURCE_EXHAUSTED, reason
-//            TOO_MANY_SESSIONS, at the limit; what Session::Create rejects. All with a RequestKey: as RequestTable::Find.
-// Effects:   Delete destroys the session's state, its forks' and its openings before it returns; work that
-//            still holds the entry sees LiveSession fail.
+//            TOO_MANY_SESSIONS, at the limit; what Session::Create rejects. All with a RequestKey:
+//            as RequestTable::Find.
+// Effects:   Delete destroys the session's state, its forks' and its openings before it returns;
+//            work that still holds the entry sees LiveSession fail.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_SERVER_SESSION_REGISTRY_SESSION_REGISTRY_H_

@@ -1,15 +1,18 @@
 // DataDirectory: what a server keeps on disk: its keys, the audit log, the trust file for auditors.
 //
 // Equation:  none.
-// Shapes:    directory: lock, keys/ (audit/certificate/keys.h), log/ (audit/log/audit_log.h), trust.txt
-//            (audit/certificate/trust.h).
+// Shapes:    directory: lock, keys/ (audit/certificate/keys.h), log/ (audit/log/audit_log.h),
+//            trust.txt (audit/certificate/trust.h).
 // Units:     none.
 // Requires:  none.
-// Rejects:   Open: FAILED_PRECONDITION when another server uses the directory; UNAVAILABLE for input/output errors; what keys and
-//            log reject. A frozen log opens (records can be read, none is written).
-// Effects:   creates the directory (0700), keys and log at the first start; writes trust.txt anew whenever it differs.
+// Rejects:   Open: FAILED_PRECONDITION when another server uses the directory; UNAVAILABLE for
+//            input/output errors; what keys and log reject. A frozen log opens (records can be
+//            read, none is written).
+// Effects:   creates the directory (0700), keys and log at the first start; writes trust.txt anew
+//            whenever it differs.
 // Numerics:  none.
-// Threads:   Open: none; afterwards safe. Sessions are held in memory in this version and never written here.
+// Threads:   Open: none; afterwards safe. Sessions are held in memory in this version and never
+//            written here.
 #ifndef LETHE_SERVER_STORE_DATA_DIRECTORY_H_
 #define LETHE_SERVER_STORE_DATA_DIRECTORY_H_
 

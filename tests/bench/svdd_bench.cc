@@ -1,10 +1,12 @@
-// svdd_bench: time of one boundary solve (64 new keys, canonical solution) of one support-vector head.
+// svdd_bench: time of one boundary solve (64 new keys, canonical solution) of one support-vector
+// head.
 //
 //   svdd_bench [max_keys]
 //
-// Keys: unit vectors of 64 components (f32, widened) whose direction has `dims` degrees of freedom, drifting
-// between clusters; "random" keys use all 64, the worst case, where nearly every key is in the margin set.
-// Prints, per shape, CPU milliseconds: the median and the 10th and 90th percentile over the last boundaries, and set sizes.
+// Keys: unit vectors of 64 components (f32, widened) whose direction has `dims` degrees of freedom,
+// drifting between clusters; "random" keys use all 64, the worst case, where nearly every key is in
+// the margin set. Prints, per shape, CPU milliseconds: the median and the 10th and 90th percentile
+// over the last boundaries, and set sizes.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -39,7 +39,6 @@ class OfflineVerifyTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "lethe-verify-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    keys_ = audit::ServerKeys::Generate();
     ASSERT_OK_AND_ASSIGN(
         log_, audit::AuditLog::Open(
                   {.directory = directory_ + "/log", .origin = kOrigin, .key = keys_.log_key}));
@@ -63,6 +62,7 @@ class OfflineVerifyTest : public ::testing::Test {
     draft.kind = kind;
     draft.session_id = "s-test";
     draft.nonce = NonceBytes();
+    draft.request_id = "request-1";
     draft.issued_at = "2026-01-01T00:00:00Z";
     draft.engine.build = "lethe test";
     draft.engine.algorithm = "lethe-replay-v1";
@@ -98,7 +98,7 @@ class OfflineVerifyTest : public ::testing::Test {
   }
 
   std::string directory_;
-  audit::ServerKeys keys_;
+  const audit::ServerKeys keys_ = audit::ServerKeys::Generate();
   std::unique_ptr<audit::AuditLog> log_;
   std::unique_ptr<audit::Recorder> recorder_;
   audit::SessionRecords records_;

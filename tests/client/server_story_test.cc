@@ -138,7 +138,7 @@ TEST_F(ServerStoryTest, ForgetLeavesTheStateOfASessionNeverTold) {
   const ProgramRun run = Run({"forget", told, "--subject", "patient-17", "--derived", "fail"});
   EXPECT_EQ(run.exit_code, kExitDone) << run.err;
   EXPECT_THAT(run.out, HasSubstr("Forgot 23 inputs"));
-  EXPECT_THAT(run.out, HasSubstr("token_ids forgotten    150-172"));
+  EXPECT_THAT(run.out, HasSubstr("token_ids forgotten     151-173"));
   EXPECT_THAT(run.out, HasSubstr("seq 1, leaf 0"));
   EXPECT_EQ(Digest(told), Digest(never));
 }
@@ -187,7 +187,7 @@ TEST_F(ServerStoryTest, ReceiptNamesDerivedTokensAndForgetsThem) {
   const Json receipt =
       RunJson({"forget", session, "--subject", "patient-17", "--derived", "forget"});
   EXPECT_EQ(receipt["num_forgotten"], 27);
-  EXPECT_EQ(receipt["derived_forgotten"], Json::parse(R"([{"first":27,"end":31}])"));
+  EXPECT_EQ(receipt["derived_forgotten"], Json::parse(R"([{"first":28,"end":32}])"));
   EXPECT_EQ(receipt["num_inputs"], 4);
 }
 

@@ -1,5 +1,7 @@
-// Goal: every bad request is refused with the code, reason and field of the table, repeats no content, and changes nothing.
-// Method: one table of requests against one session; after each the state digest and the log are what they were.
+// Goal: every bad request is refused with the code, reason and field of the table, repeats no
+// content, and changes nothing.
+// Method: one table of requests against one session; after each the state digest and the log are
+// what they were.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -127,12 +129,12 @@ std::vector<BadCase> GenerateCases() {
       Generate(
           "MaxTokensBeyondContext", "output.max_tokens",
           [](R r) { r->mutable_output()->set_max_tokens(590); }, "CONTEXT_BUDGET"),
-      Generate("EmptyStop", "output.stop (bytes)", [](R r) { r->mutable_output()->add_stop(""); }),
-      Generate("LongStop", "output.stop (bytes)",
+      Generate("EmptyStop", "output.stop", [](R r) { r->mutable_output()->add_stop(""); }),
+      Generate("LongStop", "output.stop",
                [](R r) { r->mutable_output()->add_stop(std::string(257, 's')); }),
-      Generate("ManyStops", "output.stop (count)",
+      Generate("ManyStops", "output.stop",
                [](R r) {
-                 for (int i = 0; i < 17; ++i) r->mutable_output()->add_stop("s");
+                 for (int i = 0; i < 17; ++i) r->mutable_output()->add_stop(std::string(1, 's'));
                }),
       Generate("TopLogprobs", "output.top_logprobs",
                [](R r) { r->mutable_output()->set_top_logprobs(21); }),
@@ -184,22 +186,24 @@ std::vector<BadCase> ForgetCases() {
              [](R r) { r->set_derived_policy(v1::DERIVED_POLICY_UNSPECIFIED); }),
       Forget("ForgetNonce", "nonce", [](R r) { r->set_nonce("short"); }),
       Forget(
-          "ForgetUnknownSubject", "", [](R r) { r->mutable_selection()->set_subject(kSentinel); },
-          "INPUT_NOT_FOUND", grpc::StatusCode::NOT_FOUND),
+          "ForgetUnknownSubject", "selection",
+          [](R r) { r->mutable_selection()->set_subject(kSentinel); }, "INPUT_NOT_FOUND",
+          grpc::StatusCode::NOT_FOUND),
       Forget(
-          "ForgetUnknownId", "",
+          "ForgetUnknownId", "selection",
           [](R r) { r->mutable_selection()->mutable_tokens()->add_token_ids(999); },
           "INPUT_NOT_FOUND", grpc::StatusCode::NOT_FOUND),
       Forget(
-          "ForgetIdZero", "",
+          "ForgetIdZero", "selection",
           [](R r) { r->mutable_selection()->mutable_tokens()->add_token_ids(0); },
           "INPUT_NOT_FOUND", grpc::StatusCode::NOT_FOUND),
       Forget(
-          "ForgetBeforeTheFirst", "", [](R r) { r->mutable_selection()->set_before_token_id(1); },
-          "INVALID_SELECTION"),
+          "ForgetBeforeTheFirst", "selection",
+          [](R r) { r->mutable_selection()->set_before_token_id(1); }, "INVALID_SELECTION"),
       Forget(
-          "ForgetDerivedRefused", "", [](R r) { r->set_derived_policy(v1::DERIVED_POLICY_FAIL); },
-          "DERIVED_TOKENS", grpc::StatusCode::FAILED_PRECONDITION),
+          "ForgetDerivedRefused", "derived_policy",
+          [](R r) { r->set_derived_policy(v1::DERIVED_POLICY_FAIL); }, "DERIVED_TOKENS",
+          grpc::StatusCode::FAILED_PRECONDITION),
   };
 }
 

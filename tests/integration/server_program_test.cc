@@ -1,4 +1,5 @@
-// Goal: the program lethe-server as its user meets it: first line, refusals, signals, and no content in what it prints.
+// Goal: the program lethe-server as its user meets it: first line, refusals, signals, and no
+// content in what it prints.
 // Method: runs the binary against a tiny model on disk and reads its pipes.
 #include <csignal>
 #include <fstream>

@@ -1,5 +1,6 @@
 // Goal: every RPC does what its .proto says through a real channel.
-// Method: a server in this process, a tiny random model, the auditor's verifier for what comes back.
+// Method: a server in this process, a tiny random model, the auditor's verifier for what comes
+// back.
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
-// Goal: streams over a real channel: a Forget in the middle, a client that cancels, forks, deadlines, shutdown, health, reflection.
-// Method: a server in this process; the client reads slowly enough for things to happen between two tokens, and every case accepts
-// only outcomes that the contract allows.
+// Goal: streams over a real channel: a Forget in the middle, a client that cancels, forks,
+// deadlines, shutdown, health, reflection.
+// Method: a server in this process; the client reads slowly enough for things to happen between two
+// tokens, and every case accepts only outcomes that the contract allows.
 #include <chrono>
 #include <string>
 #include <thread>
@@ -244,7 +245,8 @@ TEST_F(ServerStreamTest, ShutdownEndsStreamsAtATokenBoundary) {
           ->WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(200)));
 }
 
-// grpc.health.v1.HealthCheckRequest{service = name}; the response's status is field 1 (1 = SERVING).
+// grpc.health.v1.HealthCheckRequest{service = name}; the response's status is field 1 (1 =
+// SERVING).
 class HealthTest : public ServerStreamTest {
  protected:
   grpc::Status Check(const std::string& service, std::string* response) {

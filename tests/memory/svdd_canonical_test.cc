@@ -1,6 +1,8 @@
-// Goal: the canonical solution is the optimum, and its bits depend on the ordered keys and the parameters alone.
-// Method: random problems of twelve kinds against the KKT conditions and the plain reference; every way of
-// feeding, truncating, copying and re-solving compared bit for bit; M tuned next to changes of the partition.
+// Goal: the canonical solution is the optimum, and its bits depend on the ordered keys and the
+// parameters alone.
+// Method: random problems of twelve kinds against the KKT conditions and the plain reference; every
+// way of feeding, truncating, copying and re-solving compared bit for bit; M tuned next to changes
+// of the partition.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -151,8 +153,8 @@ TEST(SvddCanonicalTest, ExactDuplicatesShareTheirWeight) {
 }
 
 TEST(SvddCanonicalTest, EmptyMarginIsSolved) {
-  // Two far pairs and M = 2: one of each pair would do, but equal weights 1/2 are optimal; with M = 4 all.
-  // Three tight clusters of different sizes and an integer M leave whole keys at the bound.
+  // Two far pairs and M = 2: one of each pair would do, but equal weights 1/2 are optimal; with M =
+  // 4 all. Three tight clusters of different sizes and an integer M leave whole keys at the bound.
   std::mt19937_64 random(5);
   int64_t empty = 0;
   for (int trial = 0; trial < 60; ++trial) {

@@ -1,7 +1,8 @@
-// Goal: learning and unlearning keys by the homotopy ends, bit for bit, in the solution of the keys that remain;
-// and the homotopy itself, not the fallback, finds it.
-// Method: random sequences of Add, Remove and RemoveSeveral over key sets of every kind, M integer and not, with n
-// crossing M both ways, each compared with a cold batch solve; the paper's own examples.
+// Goal: learning and unlearning keys by the homotopy ends, bit for bit, in the solution of the keys
+// that remain; and the homotopy itself, not the fallback, finds it.
+// Method: random sequences of Add, Remove and RemoveSeveral over key sets of every kind, M integer
+// and not, with n crossing M both ways, each compared with a cold batch solve; the paper's own
+// examples.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -97,7 +98,8 @@ TEST(SvddIncrementalTest, HomotopyItselfFindsTheOptimum) {
 }
 
 TEST(SvddIncrementalTest, RemovalFromAnEmptyMarginStateIsSolved) {
-  // One-dimensional keys, sigma 4, C = 1/2 and 1/4: where the authors' solver stops with "margin_empty".
+  // One-dimensional keys, sigma 4, C = 1/2 and 1/4: where the authors' solver stops with
+  // "margin_empty".
   std::mt19937_64 random(3);
   int64_t started_empty = 0;
   for (int trial = 0; trial < 200 && started_empty < 50; ++trial) {
@@ -168,8 +170,8 @@ double PaperScore(const RefSolution& solution, const Params& params,
 }
 
 TEST(SvddIncrementalTest, ReserveCertificateExpiresWhenAKeyIsAdmitted) {
-  // SV-Attention (arXiv 2607.12204), counterexample to reserve dropping: keys (-1,0), (1,0), (0,.9), C = 1,
-  // sigma = 5, no ridge.
+  // SV-Attention (arXiv 2607.12204), counterexample to reserve dropping: keys (-1,0), (1,0),
+  // (0,.9), C = 1, sigma = 5, no ridge.
   const Params params{5.0, 1.0, 0.0, 2};
   const std::vector<double> full = {-1, 0, 1, 0, 0, 0.9};
   const std::vector<double> pruned = {-1, 0, 1, 0};

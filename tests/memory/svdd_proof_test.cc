@@ -1,6 +1,8 @@
-// Goal: the bounds of the optimality proof are never below the true deviation, and tight enough to print.
-// Method: random problems of every kind solved with 256-bit arithmetic on the exact kernel function; solutions
-// exact, perturbed and wrong; queries in and around the keys. The exponential against the same arithmetic.
+// Goal: the bounds of the optimality proof are never below the true deviation, and tight enough to
+// print.
+// Method: random problems of every kind solved with 256-bit arithmetic on the exact kernel
+// function; solutions exact, perturbed and wrong; queries in and around the keys. The exponential
+// against the same arithmetic.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -198,9 +200,23 @@ TEST(SvddProofTest, CanonicalSolutionsHaveTinyBounds) {
   std::mt19937_64 random(2);
   const Params params = MakeParamsOrDie(1.0, 20.0, 0x1.0p-11, 16);
   const std::vector<double> keys = MakeKeys(KeyKind::kUnitSphere, 150, 16, &random);
+  std::vector<double> gradients;
   ASSERT_OK_AND_ASSIGN(const Solution solution, SolveCanonical(params, keys));
-  ASSERT_OK_AND_ASSIGN(const OptimalityBounds bounds,
-                       ProveOptimality(params, keys, solution.classes, solution.a, solution.rho));
+  ASSERT_OK_AND_ASSIGN(
+      const OptimalityBounds bounds,
+      ProveOptimality(params, keys, solution.classes, solution.a, solution.rho, &gradients));
+  ASSERT_EQ(gradients.size(), 150u);
+  for (size_t i = 0; i < 150; ++i) {
+    if (solution.classes[i] == Partition::kMargin) {
+      EXPECT_NEAR(gradients[i], 0.0, 1e-15);
+    }
+    if (solution.classes[i] == Partition::kError) {
+      EXPECT_LT(gradients[i], 0.0);
+    }
+    if (solution.classes[i] == Partition::kReserve) {
+      EXPECT_GT(gradients[i], 0.0);
+    }
+  }
   EXPECT_LT(bounds.gap, 1e-14);
   EXPECT_LT(bounds.decision_bound, 1e-6);
   EXPECT_LT(bounds.alpha_bound, 1e-5);

@@ -1,6 +1,7 @@
-// Goal: SvMemory reads as docs/model-format.md says, and outputs and state are functions of the token sequence alone.
-// Method: the double reference on the reference solution; every cut into calls, snapshots, restores and clones
-// against fresh memories, bit for bit.
+// Goal: SvMemory reads as docs/model-format.md says, and outputs and state are functions of the
+// token sequence alone.
+// Method: the double reference on the reference solution; every cut into calls, snapshots, restores
+// and clones against fresh memories, bit for bit.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

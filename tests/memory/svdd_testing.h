@@ -41,7 +41,8 @@ std::vector<double> MakeKeys(KeyKind kind, int64_t num_keys, int64_t dim, std::m
 
 Params MakeParamsOrDie(double sigma, double box_mass, double ridge, int64_t key_dim);
 
-// The largest violation of the KKT conditions by a solution, in a-units, in long double on the Gram doubles.
+// The largest violation of the KKT conditions by a solution, in a-units, in long double on the Gram
+// doubles.
 double KktViolation(const Params& params, absl::Span<const double> keys, const Solution& solution);
 
 // The keys without those at the given ascending ranks.

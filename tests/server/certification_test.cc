@@ -1,5 +1,5 @@
-// Goal: a Forget changes state, openings, stored answers and log together or not at all; records and bundles verify offline; a
-// passed state's bundle is refused.
+// Goal: a Forget changes state, openings, stored answers and log together or not at all; records
+// and bundles verify offline; a passed state's bundle is refused.
 // Method: a tiny model, a real log on disk, the auditor's verifier as oracle.
 #include <string>
 #include <vector>

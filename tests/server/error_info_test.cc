@@ -1,4 +1,5 @@
-// Goal: a reason attached deep inside reaches the edge unchanged, and never costs the status itself.
+// Goal: a reason attached deep inside reaches the edge unchanged, and never costs the status
+// itself.
 // Method: plain cases.
 #include "server/error/error_info.h"
 

@@ -1,4 +1,5 @@
-// Goal: an answer's text survives stop strings, cut characters and a Forget in the middle, and no byte is sent twice.
+// Goal: an answer's text survives stop strings, cut characters and a Forget in the middle, and no
+// byte is sent twice.
 // Method: plain cases.
 #include <string>
 

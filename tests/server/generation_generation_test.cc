@@ -1,18 +1,22 @@
-// Goal: a stream retains exactly what its client got, whatever ends it, and goes on from the right state after a Forget.
-// Method: a tiny random model; the sink runs Forgets, cancellations and failures between two tokens, where the loop
-// holds no lock; states and later tokens are compared with those of fresh sessions.
+// Goal: a stream retains exactly what its client got, whatever ends it, and goes on from the right
+// state after a Forget.
+// Method: a tiny random model; the sink runs Forgets, cancellations and failures between two
+// tokens, where the loop holds no lock; states and later tokens are compared with those of fresh
+// sessions.
 #include "server/generation/generation.h"
 
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "server/certification/forgetter.h"
 #include "server/error/error_info.h"
 #include "server/generation/ingest.h"
+#include "server/model/synthetic_model.h"
 #include "tests/server/serving_testing.h"
 #include "tests/testing/status_matchers.h"
 
@@ -303,8 +307,22 @@ TEST_F(GenerationTest, DeletedSessionEndsItsStreams) {
   EXPECT_EQ(ReasonOf(Run(Prompt("abc", 50), &sink)), "SESSION_DELETED");
 }
 
-// Streams, forks, appends and Forgets of one session from many threads: every outcome is one of the documented ones, and the
-// state is that of the retained history.
+TEST_F(GenerationTest, NonFiniteLogitsEndTheStreamAndKeepTheSession) {
+  const ModelConfig config = TinyModel()->config();
+  TensorMap tensors = SyntheticTensors(config, 1);
+  for (float& weight : tensors["lm_head.weight"].values) weight *= 3e38F;
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Create(config, tensors));
+  ASSERT_OK_AND_ASSIGN(entry_, registry_.Create({model, {}, ""}, {}));
+  RecordingSink sink;
+  const absl::Status status = Run(Prompt("abc", 5), &sink);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal));
+  EXPECT_EQ(ReasonOf(status), "NON_FINITE_LOGITS");
+  EXPECT_THAT(HistoryOf(entry_), SizeIs(3));
+  EXPECT_OK(Append("more", ""));
+}
+
+// Streams, forks, appends and Forgets of one session from many threads: every outcome is one of the
+// documented ones, and the state is that of the retained history.
 TEST_F(GenerationTest, ConcurrentCallsKeepTheStateCanonical) {
   ComputeScheduler scheduler(3);
   ASSERT_OK(Append("start", ""));
@@ -314,8 +332,8 @@ TEST_F(GenerationTest, ConcurrentCallsKeepTheStateCanonical) {
       for (int round = 0; round < 4; ++round) {
         FakeCall call;
         RecordingSink sink;
-        GenerateCommand command = Prompt("t" + std::to_string(i), 6);
-        command.subject = "s" + std::to_string(i);
+        GenerateCommand command = Prompt(absl::StrCat("t", i), 6);
+        command.subject = absl::StrCat("s", i);
         command.remember = i % 2 == 0;
         const absl::Status status = Generate(command, call, &scheduler, entry_, &sink);
         EXPECT_TRUE(status.ok() || ReasonOf(status) == "SESSION_BUSY") << status;

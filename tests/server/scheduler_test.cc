@@ -1,5 +1,5 @@
-// Goal: at most N evaluations run at once, in order of arrival; a gone client's turn is passed on; a fair lock lets
-// a waiting Forget in between two tokens.
+// Goal: at most N evaluations run at once, in order of arrival; a gone client's turn is passed on;
+// a fair lock lets a waiting Forget in between two tokens.
 // Method: threads that record what they saw, and single-threaded cases with exact expectations.
 #include <atomic>
 #include <chrono>

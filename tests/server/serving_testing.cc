@@ -6,6 +6,7 @@
 
 #include "kernels/base/check.h"
 #include "server/model/config.h"
+#include "server/model/safetensors.h"
 #include "server/model/synthetic_model.h"
 
 namespace lethe::testing {

@@ -1,4 +1,5 @@
-// TinyModel, FakeCall, RecordingSink, TestTrail: what tests of the serving layers share, without gRPC.
+// TinyModel, FakeCall, RecordingSink, TestTrail: what tests of the serving layers share, without
+// gRPC.
 //
 // Threads: TinyModel and FakeCall are safe; a RecordingSink belongs to one stream.
 #ifndef LETHE_TESTS_SERVER_SERVING_TESTING_H_
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "server/certification/audit_trail.h"
 #include "server/generation/generation.h"
 #include "server/scheduler/call.h"
 #include "server/session_registry/session_registry.h"
@@ -17,8 +19,9 @@
 
 namespace lethe::testing {
 
-// A model of a few thousand random parameters with a local layer, all memory kinds and 600 tokens of history at
-// most; the box mass of its support-vector head is 8. One object for the whole test program.
+// A model of a few thousand random parameters with a local layer, all memory kinds and 600 tokens
+// of history at most; the box mass of its support-vector head is 8. One object for the whole test
+// program.
 std::shared_ptr<const Model> TinyModel();
 // config.json of TinyModel under another name, and a directory that Model::Load reads.
 std::string TinyConfig(const std::string& name);
@@ -45,7 +48,8 @@ class FakeCall : public Call {
   std::atomic<bool> stop{false};
 };
 
-// Keeps every event; `on_event` runs after each one, on the stream's thread and without any lock held.
+// Keeps every event; `on_event` runs after each one, on the stream's thread and without any lock
+// held.
 class RecordingSink : public GenerateSink {
  public:
   bool Started(const StartedEvent& event) override;

@@ -1,4 +1,5 @@
-// Goal: sessions are found, paged and deleted whole; a repeated request has one effect; page tokens fit their listing only.
+// Goal: sessions are found, paged and deleted whole; a repeated request has one effect; page tokens
+// fit their listing only.
 // Method: plain cases over a tiny model.
 #include "server/session_registry/session_registry.h"
 
