@@ -37,51 +37,55 @@ absl::StatusOr<std::string> ReadText(Context& context, const AppendOptions& opti
   return ReadInput(options.path, context.io().in);
 }
 
-absl::Status Append(Context& context, AppendOptions& options) {
-  LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
+// Tells the session the text; *appended covers what went in, also when a later part was refused.
+absl::Status AppendParts(Context& context, const std::string& text, v1::AppendRequest request,
+                         v1::AppendResponse* appended) {
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
-  const std::string request_id = options.request.request_id();
-  v1::AppendResponse all;
+  Progress progress(context.io(), "appending");
+  const std::string request_id = request.request_id();
   size_t done = 0;
-  {
-    Progress progress(context.io(), "appending");
-    do {
-      const size_t num_bytes = std::min(kBytesPerCall, text.size() - done);
-      options.request.mutable_input()->set_text(text.substr(done, num_bytes));
-      if (!request_id.empty() && text.size() > kBytesPerCall) {
-        options.request.set_request_id(absl::StrCat(request_id, ".", done / kBytesPerCall));
-      }
-      const absl::StatusOr<v1::AppendResponse> response = client->Append(options.request);
-      if (!response.ok()) {
-        if (done > 0) {
-          context.err() << "lethe: the first " << done << " of " << text.size()
-                        << " bytes were appended (token_ids " << FormatRange(all.token_ids())
-                        << ") before this:\n";
-        }
-        return response.status();
-      }
-      if (done == 0) {
-        all.mutable_token_ids()->set_first(response->token_ids().first());
-      }
-      all.mutable_token_ids()->set_end(response->token_ids().end());
-      all.set_num_inputs(response->num_inputs());
-      done += num_bytes;
-      progress.Update(absl::StrCat(done, " of ", text.size(), " bytes"));
-    } while (done < text.size());
+  do {
+    const size_t num_bytes = std::min(kBytesPerCall, text.size() - done);
+    request.mutable_input()->set_text(text.substr(done, num_bytes));
+    if (!request_id.empty() && text.size() > kBytesPerCall) {
+      request.set_request_id(absl::StrCat(request_id, ".", done / kBytesPerCall));
+    }
+    LETHE_ASSIGN_OR_RETURN(const v1::AppendResponse response, client->Append(request));
+    if (done == 0) {
+      appended->mutable_token_ids()->set_first(response.token_ids().first());
+    }
+    appended->mutable_token_ids()->set_end(response.token_ids().end());
+    appended->set_num_inputs(response.num_inputs());
+    done += num_bytes;
+    progress.Update(absl::StrCat(done, " of ", text.size(), " bytes"));
+  } while (done < text.size());
+  return absl::OkStatus();
+}
+
+absl::Status Append(Context& context, const AppendOptions& options) {
+  LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
+  v1::AppendResponse appended;
+  const absl::Status status = AppendParts(context, text, options.request, &appended);
+  const v1::TokenRange& ids = appended.token_ids();
+  if (!status.ok()) {
+    if (appended.has_token_ids()) {
+      context.err() << "lethe: only the first part of the text was appended, token_ids "
+                    << FormatRange(ids) << "\n";
+    }
+    return status;
   }
   if (context.json()) {
-    context.PrintJson(
-        Json{{"token_ids", {{"first", all.token_ids().first()}, {"end", all.token_ids().end()}}},
-             {"num_inputs", all.num_inputs()}});
+    context.PrintJson(Json{{"token_ids", {{"first", ids.first()}, {"end", ids.end()}}},
+                           {"num_inputs", appended.num_inputs()}});
     return absl::OkStatus();
   }
-  const auto count = static_cast<int64_t>(all.token_ids().end() - all.token_ids().first());
-  context.out() << "Appended " << FormatCount(count, "token") << ", token_ids "
-                << FormatRange(all.token_ids());
+  context.out() << "Appended "
+                << FormatCount(static_cast<int64_t>(ids.end() - ids.first()), "token")
+                << ", token_ids " << FormatRange(ids);
   if (!options.request.subject().empty()) {
     context.out() << ", subject " << SafeForTerminal(options.request.subject());
   }
-  context.out() << ". The session now holds " << all.num_inputs() << ".\n" << std::flush;
+  context.out() << ". The session now holds " << appended.num_inputs() << ".\n" << std::flush;
   return absl::OkStatus();
 }
 

@@ -21,8 +21,9 @@ constexpr char kFooter[] =
     "or no server, 2 wrong usage, 3 verification failed. docs/cli.md has every command.";
 
 void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
-  app.add_option("--server", options.server, "Server, HOST:PORT")
+  app.add_option("--server", options.server, "HOST:PORT of the server")
       ->envname("LETHE_SERVER")
+      ->type_name("ADDRESS")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_s, "Seconds that a call may take")
       ->check(CLI::Range(0.001, 1e9))

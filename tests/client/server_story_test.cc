@@ -176,6 +176,20 @@ TEST_F(ServerStoryTest, GenerateWritesJsonLines) {
   EXPECT_EQ(events.back()["finished"]["usage"]["num_prompt_tokens"], 5);
 }
 
+TEST_F(ServerStoryTest, TextsWithBracketsAndHyphensArriveAsTheyAre) {
+  const std::string session = CreateSession();
+  Append(session, "[Record] a]");
+  ASSERT_EQ(Run({"append", session, "--text=-3 [x]"}).exit_code, kExitDone);
+  const ProgramRun run = Run({"generate", session, "--prompt", "[q]", "--stop", "[a,b]", "--stop",
+                              "-", "--max-tokens", "0"});
+  EXPECT_EQ(run.exit_code, kExitDone) << run.err;
+  std::string text;
+  for (const Json& input : RunJson({"session", "inputs", session, "--content"})["inputs"]) {
+    text.push_back(static_cast<char>(input["vocab_id"].get<int>()));
+  }
+  EXPECT_EQ(text, "[Record] a]-3 [x][q]");
+}
+
 TEST_F(ServerStoryTest, ReceiptNamesDerivedTokensAndForgetsThem) {
   const std::string session = CreateSession();
   Append(session, "patient 17 takes zelvim", "patient-17");
