@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+
 #include "kernels/base/byte_io.h"
 
 namespace lethe {

@@ -182,8 +182,29 @@ class Parser {
 
 }  // namespace
 
-Json Json::String(absl::string_view text) { return Json(Value(std::string(text))); }
-Json Json::MakeObject(Object members) { return Json(Value(std::move(members))); }
+Json Json::String(absl::string_view text) {
+  Json json;
+  json.value_.emplace<std::string>(text);
+  return json;
+}
+
+Json Json::Bool(bool value) {
+  Json json;
+  json.value_.emplace<bool>(value);
+  return json;
+}
+
+Json Json::MakeArray(Array items) {
+  Json json;
+  json.value_.emplace<Array>(std::move(items));
+  return json;
+}
+
+Json Json::MakeObject(Object members) {
+  Json json;
+  json.value_.emplace<Object>(std::move(members));
+  return json;
+}
 
 std::string WriteJson(const Json& value) {
   std::string out;

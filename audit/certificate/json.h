@@ -37,8 +37,8 @@ class Json {
 
   Json() = default;
   static Json String(absl::string_view text);
-  static Json Bool(bool value) { return Json(value); }
-  static Json MakeArray(Array items) { return Json(std::move(items)); }
+  static Json Bool(bool value);
+  static Json MakeArray(Array items);
   static Json MakeObject(Object members);
 
   // Null when the value is of another kind.
@@ -52,9 +52,7 @@ class Json {
   Object* mutable_object() { return std::get_if<Object>(&value_); }
 
  private:
-  using Value = std::variant<std::string, bool, Array, Object>;
-  explicit Json(Value value) : value_(std::move(value)) {}
-  Value value_;
+  std::variant<std::string, bool, Array, Object> value_;
 };
 
 struct JsonMember {

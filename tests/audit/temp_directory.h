@@ -1,4 +1,5 @@
-// TempDirectory: a fresh directory that goes away with the object; kMemory: where syncs cost nothing.
+// TempDirectory: a fresh directory that goes away with the object; kMemory: where syncs cost
+// nothing.
 // Threads: safe.
 #ifndef LETHE_TESTS_AUDIT_TEMP_DIRECTORY_H_
 #define LETHE_TESTS_AUDIT_TEMP_DIRECTORY_H_
@@ -18,7 +19,7 @@ class TempDirectory {
  public:
   enum class Where { kDisk, kMemory };
   explicit TempDirectory(Where where = Where::kDisk)
-      : path_((Parent(where) / "lethe-XXXXXX").string()) {
+      : path_((Parent(where) / ("lethe-" + std::string(6, 'X'))).string()) {
     LETHE_CHECK(mkdtemp(path_.data()) != nullptr);
   }
   ~TempDirectory() {

@@ -1,4 +1,5 @@
-// Goal: proof bundles from outside never crash parser, hashes or proof, and what is accepted has one text.
+// Goal: proof bundles from outside never crash parser, hashes or proof, and what is accepted has
+// one text.
 // Method: parse, write, compare; then the head's part of the digest and its bounds.
 #include "audit/certificate/bundle.h"
 #include "audit/certificate/head_proof.h"

@@ -1,6 +1,6 @@
 // Goal: the fuzz targets hold on their seeds and on simple mutations of them, in every build.
-// Method: each file under tests/fuzz/corpus/<target> as it is, cut at many places, and with bytes changed by
-// a fixed generator.
+// Method: each file under tests/fuzz/corpus/<target> as it is, cut at many places, and with bytes
+// changed by a fixed generator.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

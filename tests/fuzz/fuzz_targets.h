@@ -1,7 +1,8 @@
 // FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle: one parser of outside bytes each.
 //
-// A target aborts (LETHE_CHECK) when an accepted input does not survive being written and read again. With
-// LETHE_FUZZ each file is a libFuzzer program; without it corpus_replay_test runs them on the seeds.
+// A target aborts (LETHE_CHECK) when an accepted input does not survive being written and read
+// again. With LETHE_FUZZ each file is a libFuzzer program; without it corpus_replay_test runs them
+// on the seeds.
 // Threads: safe.
 #ifndef LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_
 #define LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_

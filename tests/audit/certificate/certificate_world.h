@@ -1,9 +1,9 @@
 // CertificateWorld: a server's keys and log and one session with three records (certify, Forget,
 // certify with P2), the same in every run but for salts.
 //
-// The session has ids 1..20 minus none; the Forget removes 5..8 and keeps 12 as derived. The gate holds
-// the first 6 retained ids in two support-vector heads: head 0 with M = 2.5 (a true optimum), head 1
-// with M = 8 (every a = 1).
+// The session had ids 1..20; the Forget removes 5..8 and keeps 12 as derived. The gate
+// holds the first 6 retained ids in two support-vector heads: head 0 with M = 2.5 (a true optimum),
+// head 1 with M = 8 (every a = 1).
 // Threads: compatible.
 #ifndef LETHE_TESTS_AUDIT_CERTIFICATE_CERTIFICATE_WORLD_H_
 #define LETHE_TESTS_AUDIT_CERTIFICATE_CERTIFICATE_WORLD_H_

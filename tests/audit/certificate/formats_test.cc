@@ -1,5 +1,5 @@
-// Goal: statements, envelopes, openings, bundles and trust files round-trip, and what breaks their rules
-// is refused with the field's name.
+// Goal: statements, envelopes, openings, bundles and trust files round-trip, and what breaks their
+// rules is refused with the field's name.
 // Method: the records of CertificateWorld; one rule broken at a time.
 #include <functional>
 #include <limits>

@@ -1,8 +1,8 @@
 // MutateJson: every single-field mutation of a JSON value, each still canonical JSON.
 //
 // Kinds: "change" (a string's last character, or a flag, becomes another of its alphabet), "up" and
-// "down" (16-digit hex: the number's neighbours), "remove" (a member or item), "duplicate" (an item),
-// "add" (an unknown member of an object). The path is as in "predicate.layers[0].kind".
+// "down" (16-digit hex: the number's neighbours), "remove" (a member or item), "duplicate" (an
+// item), "add" (an unknown member of an object). The path is as in "predicate.layers[0].kind".
 // Threads: safe.
 #ifndef LETHE_TESTS_AUDIT_CERTIFICATE_JSON_MUTATIONS_H_
 #define LETHE_TESTS_AUDIT_CERTIFICATE_JSON_MUTATIONS_H_

@@ -1,5 +1,5 @@
-// Goal: canonical JSON has one text, the free syntax reads what other writers of envelopes produce, and
-// neither reads anything else.
+// Goal: canonical JSON has one text, the free syntax reads what other writers of envelopes produce,
+// and neither reads anything else.
 // Method: texts accepted and refused, in both syntaxes.
 #include "audit/certificate/json.h"
 

@@ -1,7 +1,7 @@
-// Goal: every single-field mutation of envelope, proof file, checkpoint, opening and bundle is refused, and
-// the check it belongs to is the one that fails.
-// Method: one named test per mutation: by hand for the line formats, field by field (json_mutations.h) for
-// the JSON ones. Bit flips over whole files come on top.
+// Goal: every single-field mutation of envelope, proof file, checkpoint, opening and bundle is
+// refused, and the check it belongs to is the one that fails.
+// Method: one named test per mutation: by hand for the line formats, field by field
+// (json_mutations.h) for the JSON ones. Bit flips over whole files come on top.
 #include <algorithm>
 #include <ostream>
 #include <regex>
@@ -91,11 +91,8 @@ CertificateFiles WithLine(size_t index, const std::string& line) {
 void AddProofMutants(std::vector<Mutant>* mutants) {
   const CertificateFiles original = Original();
   const TlogProof proof = ParseTlogProof(original.proof_file).value();
-  const std::vector<std::string> lines = absl::StrSplit(original.proof_file, '\n');
-  // magic, index, hashes, empty, origin, size, root, empty, signature, ""
   const size_t num_hashes = proof.hashes.size();
   ASSERT_GT(num_hashes, 0u);
-  const size_t origin_line = 3 + num_hashes;
   const auto add = [&](const std::string& name, const CertificateFiles& files, const char* check) {
     mutants->push_back({"proof_" + name, files, check});
   };
@@ -123,6 +120,31 @@ void AddProofMutants(std::vector<Mutant>* mutants) {
   TlogProof extra = proof;
   extra.extra = "anything";
   add("extra_line", with_proof(extra), "proof file");
+  CertificateFiles of_another = original;
+  of_another.proof_file = SharedWorld().record(CertificateWorld::kForgetRecord).proof_file;
+  add("of_another_record", of_another, "inclusion");
+  CertificateFiles empty = original;
+  empty.proof_file.clear();
+  add("empty", empty, "proof file");
+  CertificateFiles leaf = original;
+  leaf.leaf = SharedWorld().log()->Leaf(0).value();
+  add("leaf_of_another_record", leaf, "leaf binding");
+}
+
+void AddCheckpointMutants(std::vector<Mutant>* mutants) {
+  const CertificateFiles original = Original();
+  const TlogProof proof = ParseTlogProof(original.proof_file).value();
+  const std::vector<std::string> lines = absl::StrSplit(original.proof_file, '\n');
+  // magic, index, hashes, empty, origin, size, root, empty, signature, ""
+  const size_t origin_line = 3 + proof.hashes.size();
+  const auto add = [&](const std::string& name, const CertificateFiles& files, const char* check) {
+    mutants->push_back({"proof_" + name, files, check});
+  };
+  const auto with_proof = [&](const TlogProof& changed) {
+    CertificateFiles files = original;
+    files.proof_file = WriteTlogProof(changed);
+    return files;
+  };
   add("checkpoint_origin", WithLine(origin_line, "test.example/lag"), "checkpoint");
   add("checkpoint_size", WithLine(origin_line + 1, "4"), "checkpoint");
   add("checkpoint_root", WithLine(origin_line + 2, Base64Encode(Sha256Of("another root"))),
@@ -140,9 +162,6 @@ void AddProofMutants(std::vector<Mutant>* mutants) {
   signature = signature == 'A' ? 'B' : 'A';
   add("checkpoint_signature", WithLine(origin_line + 4, other_signature), "checkpoint");
   add("checkpoint_signature_missing", WithLine(origin_line + 4, ""), "checkpoint");
-  CertificateFiles of_another = original;
-  of_another.proof_file = SharedWorld().record(CertificateWorld::kForgetRecord).proof_file;
-  add("of_another_record", of_another, "inclusion");
   TlogProof forked = proof;
   forked.checkpoint =
       SignCheckpoint({kTestOrigin, 3, Sha256Of("fork")}, *SharedWorld().keys().log_key);
@@ -153,12 +172,6 @@ void AddProofMutants(std::vector<Mutant>* mutants) {
   add("checkpoint_by_an_untrusted_key", with_proof(foreign), "checkpoint");
   foreign.checkpoint = SignCheckpoint(head, *SharedWorld().keys().record_key);
   add("checkpoint_by_the_record_key", with_proof(foreign), "checkpoint");
-  CertificateFiles empty = original;
-  empty.proof_file.clear();
-  add("empty", empty, "proof file");
-  CertificateFiles leaf = original;
-  leaf.leaf = SharedWorld().log()->Leaf(0).value();
-  add("leaf_of_another_record", leaf, "leaf binding");
 }
 
 void AddOpeningMutants(std::vector<Mutant>* mutants) {
@@ -250,6 +263,7 @@ std::vector<Mutant> AllMutants() {
   std::vector<Mutant> mutants;
   AddEnvelopeMutants(&mutants);
   AddProofMutants(&mutants);
+  AddCheckpointMutants(&mutants);
   AddOpeningMutants(&mutants);
   AddBundleMutants(&mutants);
   return mutants;

@@ -1,5 +1,5 @@
-// Goal: records chain, a Forget destroys the openings before it, nothing changes on an error, and no
-// unsalted digest or id enters a record or the log.
+// Goal: records chain, a Forget destroys the openings before it, nothing changes on an error, and
+// no unsalted digest or id enters a record or the log.
 // Method: a recorder on a fresh log.
 #include "audit/certificate/recorder.h"
 
@@ -57,7 +57,8 @@ TEST(RecorderTest, TheOpeningOfAForgetDoesNotOpenTheStateBefore) {
   const Statement& forget = world.record(CertificateWorld::kForgetRecord).statement;
   ASSERT_OK_AND_ASSIGN(const Opening opening, ParseOpening(world.record(1).opening));
   EXPECT_NE(forget.before_digest, CommitState(opening.salt, draft.digest_before));
-  // It is bound to the salt of the record before: that opening, destroyed here, is the one that opens it.
+  // It is bound to the salt of the record before: that opening, destroyed here, is the one that
+  // opens it.
   ASSERT_OK_AND_ASSIGN(const Opening before, ParseOpening(world.record(0).opening));
   EXPECT_EQ(forget.before_digest, CommitState(before.salt, draft.digest_before));
 }

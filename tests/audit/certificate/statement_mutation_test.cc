@@ -1,10 +1,10 @@
-// Goal: every single-field mutation of a statement is refused, and the check that its field belongs to
-// is the one that fails.
-// Method: one named test per field and kind of mutation (json_mutations.h). Four forgeries of each: the
-// payload swapped under the old signature; signed again by the trusted key but not in the log; signed and
-// logged by an untrusted key; signed and logged by the trusted key itself, a lying server: there the fields
-// that opening, bundle, request or sequence bind must be caught, and those that are the server's word alone
-// (kClaim) are listed, so that a new field has to be classified.
+// Goal: every single-field mutation of a statement is refused, and the check that its field belongs
+// to is the one that fails.
+// Method: one named test per field and kind of mutation (json_mutations.h). Four forgeries of each:
+// the payload swapped under the old signature; signed again by the trusted key but not in the log;
+// signed and logged by an untrusted key; signed and logged by the trusted key itself, a lying
+// server: there the fields that opening, bundle, request or sequence bind must be caught, and those
+// that are the server's word alone (kClaim) are listed, so that a new field has to be classified.
 #include <ostream>
 #include <regex>
 #include <string>
@@ -78,7 +78,8 @@ constexpr Rule kRules[] = {
     {R"(predicate\.stores\[\d\]\.(store|result) change)", kClaim},
 };
 
-// Rules of fields that a Forget record, which comes without a bundle here, leaves to the server's word or refuses.
+// Rules of fields that a Forget record, which comes without a bundle here, leaves to the server's
+// word or refuses.
 constexpr Rule kForgetRules[] = {
     {R"(predicate\.memories\[\d\] remove)", kClaim},
     {R"(predicate\.memories\[0\]\.(group|head|layer) change)", "predicate"},
@@ -188,8 +189,8 @@ std::string MutantName(const ::testing::TestParamInfo<Mutant>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, StatementMutationTest, ::testing::ValuesIn(AllMutants()), MutantName);
 
-// Texts of the right values that are not the canonical text: each must fail as such, even when the trusted
-// key signed it.
+// Texts of the right values that are not the canonical text: each must fail as such, even when the
+// trusted key signed it.
 TEST(StatementTextTest, NonCanonicalTextsAreRefused) {
   CertificateWorld& world = SharedWorld();
   const std::string payload = PayloadOf(CertificateWorld::kForgetRecord);

@@ -1,5 +1,5 @@
-// Goal: right certificates verify with every check ok; keys count only from the trust file; sequences
-// of a session are checked; the openssl program accepts the signatures.
+// Goal: right certificates verify with every check ok; keys count only from the trust file;
+// sequences of a session are checked; the openssl program accepts the signatures.
 // Method: the records of CertificateWorld, with and without opening and bundle.
 #include "audit/certificate/verify.h"
 

@@ -1,6 +1,6 @@
 // Goal: signatures are RFC 8032's, bad keys and signatures are refused, key files are private.
-// Method: RFC 8032 vectors; every bit of a signature flipped; the known small-order encodings; files
-// written, read back and spoilt.
+// Method: RFC 8032 vectors; every bit of a signature flipped; the known small-order encodings;
+// files written, read back and spoilt.
 #include "audit/crypto/ed25519.h"
 
 #include <filesystem>
@@ -75,8 +75,8 @@ TEST(Ed25519Test, EveryFlippedBitIsRefused) {
   EXPECT_FALSE(key.public_key().Verify(message, ""));
 }
 
-// Origin: "Taming the many EdDSAs" (2020), table 6: the eight small-order points, their non-canonical
-// encodings, and 2^255 - 19 + 2.
+// Origin: "Taming the many EdDSAs" (2020), table 6: the eight small-order points, their
+// non-canonical encodings, and 2^255 - 19 + 2.
 TEST(Ed25519Test, SmallOrderAndNonCanonicalKeysAreRefused) {
   for (const char* hex : {
            "0100000000000000000000000000000000000000000000000000000000000000",

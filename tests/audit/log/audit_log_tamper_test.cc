@@ -1,5 +1,6 @@
-// Goal: a changed, cut, restored or replaced log is noticed at the next start and never signed again;
-// every bit flip of an exported log and of a proof file is detected by a holder of one checkpoint.
+// Goal: a changed, cut, restored or replaced log is noticed at the next start and never signed
+// again; every bit flip of an exported log and of a proof file is detected by a holder of one
+// checkpoint.
 // Method: SQL and files changed behind the log's back; exhaustive flips.
 #include <filesystem>
 #include <fstream>
@@ -54,7 +55,8 @@ class AuditLogTamperTest : public ::testing::Test {
     ASSERT_EQ(sqlite3_close(database), SQLITE_OK);
   }
 
-  // Opens the log, which must be frozen for a reason that holds `text`, and signs and proves nothing.
+  // Opens the log, which must be frozen for a reason that holds `text`, and signs and proves
+  // nothing.
   void ExpectFrozen(const char* text) const {
     ASSERT_OK_AND_ASSIGN(const std::unique_ptr<AuditLog> log, AuditLog::Open(Options()));
     EXPECT_THAT(log->frozen(), StatusIs(absl::StatusCode::kDataLoss, text));

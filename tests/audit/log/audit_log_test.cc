@@ -1,7 +1,8 @@
-// Goal: appended leaves survive restarts with proofs that verify; one owner at a time; bodies can be
-// erased without a trace; threads may append together; a failed write never leaves a false success.
-// Method: a log in a temporary directory, reopened; a byte scan of its files; file size limits as the
-// fault.
+// Goal: appended leaves survive restarts with proofs that verify; one owner at a time; bodies can
+// be erased without a trace; threads may append together; a failed write never leaves a false
+// success.
+// Method: a log in a temporary directory, reopened; a byte scan of its files; file size limits as
+// the fault.
 #include "audit/log/audit_log.h"
 
 #include <filesystem>
@@ -193,8 +194,9 @@ TEST_F(AuditLogTest, ThreadsAppendTogether) {
   EXPECT_OK(log->Recheck());
 }
 
-// The disk refuses to grow at every size in turn: an append then fails or succeeds, and after a restart the log
-// holds exactly the acknowledged leaves, or one more when the failure came after the commit.
+// The disk refuses to grow at every size in turn: an append then fails or succeeds, and after a
+// restart the log holds exactly the acknowledged leaves, or one more when the failure came after
+// the commit.
 TEST_F(AuditLogTest, AFullDiskNeverGivesAFalseSuccess) {
   int num_failures = 0;
   for (rlim_t limit = 1000; limit < 90000; limit += 7000) {

@@ -1,5 +1,5 @@
-// RefRoot, RefInclusionProof, RefConsistencyProof: RFC 6962 section 2.1 word for word, by recursion over
-// copies of the list. Slow; the oracle of the Merkle tests.
+// RefRoot, RefInclusionProof, RefConsistencyProof: RFC 6962 section 2.1 word for word, by recursion
+// over copies of the list. Slow; the oracle of the Merkle tests.
 // Threads: safe.
 #ifndef LETHE_TESTS_AUDIT_LOG_MERKLE_REF_H_
 #define LETHE_TESTS_AUDIT_LOG_MERKLE_REF_H_

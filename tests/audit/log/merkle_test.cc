@@ -31,8 +31,8 @@ MerkleTree MakeTree(const Entries& entries) {
   return tree;
 }
 
-// Origin: the reference inputs and roots of google/certificate-transparency's merkle_tree_test (also
-// transparency-dev/merkle).
+// Origin: the reference inputs and roots of google/certificate-transparency's merkle_tree_test
+// (also transparency-dev/merkle).
 TEST(MerkleTreeTest, PublishedRoots) {
   const Entries inputs = {"",         std::string(1, '\0'), "\x10", "\x20\x21", "\x30\x31", "@ABC",
                           "PQRSTUVW", "`abcdefghijklmno"};
@@ -149,7 +149,8 @@ TEST(MerkleVerifyTest, MutatedInclusionProofsAreRefused) {
       InclusionClaim other_leaf = claim;
       other_leaf.leaf_hash[0] ^= 1;
       EXPECT_FALSE(VerifyInclusion(other_leaf, proof).ok());
-      // Twice the size has another path length; one more may share it, and is then bound by the root.
+      // Twice the size has another path length; one more may share it, and is then bound by the
+      // root.
       EXPECT_FALSE(VerifyInclusion({i, 2 * n, claim.leaf_hash, root}, proof).ok());
     }
   }
