@@ -53,7 +53,6 @@ function(lethe_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::testing GTest::gmock GTest::gtest_main)
-  target_compile_options(${name} PRIVATE -O1)  # test code is compiled more often than it is run
   target_compile_definitions(${name} PRIVATE
     LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   include(GoogleTest)

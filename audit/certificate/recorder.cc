@@ -123,7 +123,7 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
         records.last_salt_.has_value() ? *records.last_salt_ : Secret32::Random();
     statement.before_digest = CommitState(before_salt, draft.digest_before);
   }
-  statement.residual_scopes = ResidualScopes(!draft.derived_kept.empty());
+  statement.residual_scopes = ResidualScopes(draft.retains_derived || !draft.derived_kept.empty());
   return statement;
 }
 

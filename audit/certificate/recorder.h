@@ -63,6 +63,8 @@ struct RecordDraft {
   std::vector<uint64_t> forgotten;  // Forget only, ascending
   DerivedPolicy derived_policy = DerivedPolicy::kFail;
   std::vector<uint64_t> derived_kept;  // ascending
+  // True when the session still holds tokens drawn from inputs forgotten by this or an earlier record.
+  bool retains_derived = false;
   std::vector<LayerReport> layers;
   std::vector<MemoryDraft> memories;
   // Certify only: the record carries P2; then every head with keys has its deviation.

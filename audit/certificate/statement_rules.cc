@@ -157,7 +157,10 @@ absl::Status CheckSequenceFields(const Statement& statement) {
 }
 
 absl::Status CheckScopeFields(const Statement& statement) {
-  return CheckResidualScopes(statement.residual_scopes, statement.derived_kept.count > 0);
+  // Derived tokens of earlier records are named too; a record that keeps some itself must name them.
+  const std::vector<std::string>& scopes = statement.residual_scopes;
+  const bool named = std::find(scopes.begin(), scopes.end(), kScopeDerivedKept) != scopes.end();
+  return CheckResidualScopes(scopes, named || statement.derived_kept.count > 0);
 }
 
 }  // namespace lethe::audit

@@ -1,7 +1,9 @@
 // lethe generate.
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -96,6 +98,14 @@ absl::Status Generate(Context& context, GenerateOptions& options) {
   return status;
 }
 
+// CLI11 lets negative and overflowing numbers wrap around.
+std::string CheckWholeNumber(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::string() : "must be a whole number from 0 to 18446744073709551615";
+}
+
 void AddSampling(CLI::App& command, GenerateOptions& options) {
   command.add_option("--temperature", options.temperature, "0 = greedy (default), up to 10");
   command.add_option("--top-k", options.top_k, "Keep the k most likely; 0 = off (default)");
@@ -104,7 +114,8 @@ void AddSampling(CLI::App& command, GenerateOptions& options) {
                      "Drop what is less likely than this times the most likely");
   command.add_option("--repetition-penalty", options.repetition_penalty,
                      "Above 1 makes tokens of the history less likely");
-  command.add_option("--seed", options.seed, "Same seed, same history: same text");
+  command.add_option("--seed", options.seed, "Same seed, same history: same text")
+      ->check(CLI::Validator(CheckWholeNumber, "0 to 18446744073709551615"));
 }
 
 void AddOutput(CLI::App& command, GenerateOptions& options) {

@@ -129,6 +129,7 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command, const 
   draft.digest_after = *receipt.digest;
   draft.retained = RetainedIds(session.inputs());
   draft.proves_optimality = true;
+  draft.retains_derived = session.inputs().any_derived_from_forgotten();
   LETHE_RETURN_IF_ERROR(ProveHeads(session, call, &draft, &receipt));
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);

@@ -135,6 +135,8 @@ audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& t
   draft.retained = Without(RetainedIds(before), draft.forgotten);
   draft.derived_policy = ToAuditPolicy(command.policy);
   draft.derived_kept = result.derived_kept_ids;
+  // Conservative: what an earlier Forget kept may be what this one removes.
+  draft.retains_derived = before.any_derived_from_forgotten();
   draft.layers = LayerReports(entry.model->config());
   for (const SvHead& head : SvHeads(staged.state())) {
     draft.memories.push_back(DraftHead(head, draft.retained));
