@@ -184,7 +184,8 @@ TEST_F(ServerStoryTest, TextsWithBracketsAndHyphensArriveAsTheyAre) {
                               "-", "--max-tokens", "0"});
   EXPECT_EQ(run.exit_code, kExitDone) << run.err;
   std::string text;
-  for (const Json& input : RunJson({"session", "inputs", session, "--content"})["inputs"]) {
+  const Json listing = RunJson({"session", "inputs", session, "--content"});
+  for (const Json& input : listing["inputs"]) {
     text.push_back(static_cast<char>(input["vocab_id"].get<int>()));
   }
   EXPECT_EQ(text, "[Record] a]-3 [x][q]");
