@@ -11,7 +11,7 @@
 //            an activation is not finite, and what a Memory rejects; then only Restore or
 //            destruction may follow.
 // Effects:   Evaluate advances the state. Restore leaves no byte that depends on a later token.
-//            Convolution tails, windows and features are overwritten when dropped.
+//            Features are overwritten when dropped; tails and windows are freed as they are.
 // Numerics:  bits are a function of the token sequence alone, whatever the cut into calls.
 // Threads:   compatible.
 #ifndef LETHE_SERVER_MODEL_MODEL_STATE_H_
