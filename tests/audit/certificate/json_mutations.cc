@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 #include "kernels/base/check.h"
 
@@ -114,6 +115,25 @@ std::string JsonMutation::Name() const {
     name.push_back(std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_');
   }
   return name;
+}
+
+bool MatchesGlob(absl::string_view text, absl::string_view pattern) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] == '*') {
+    for (size_t skip = 0; skip <= text.size(); ++skip) {
+      if (MatchesGlob(text.substr(skip), pattern.substr(1))) return true;
+    }
+    return false;
+  }
+  if (pattern[0] == '{') {
+    const size_t end = pattern.find('}');
+    for (const absl::string_view choice : absl::StrSplit(pattern.substr(1, end - 1), ',')) {
+      if (MatchesGlob(text, absl::StrCat(choice, pattern.substr(end + 1)))) return true;
+    }
+    return false;
+  }
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) &&
+         MatchesGlob(text.substr(1), pattern.substr(1));
 }
 
 std::vector<JsonMutation> MutateJson(const std::string& document) {

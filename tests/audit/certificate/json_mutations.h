@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 #include "audit/certificate/json.h"
 
 namespace lethe::audit {
@@ -24,6 +26,10 @@ struct JsonMutation {
 };
 
 std::vector<JsonMutation> MutateJson(const std::string& document);
+
+// Whether the whole text matches: '*' any characters, '?' one, "{a,b}" either. (std::regex draws
+// false warnings from g++ 12 under sanitizers.)
+bool MatchesGlob(absl::string_view text, absl::string_view pattern);
 
 }  // namespace lethe::audit
 

@@ -4,7 +4,6 @@
 // (json_mutations.h) for the JSON ones. Bit flips over whole files come on top.
 #include <algorithm>
 #include <ostream>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -39,16 +38,15 @@ void AddEnvelopeMutants(std::vector<Mutant>* mutants) {
   const std::pair<const char*, const char*> rules[] = {
       {"payload change", "envelope|signature"},
       {"payloadType change", "payload type"},
-      {R"(signatures\[0\]\.keyid change)", "record key"},
-      {R"(signatures\[0\]\.sig change)", "envelope|signature"},
-      {".*", "envelope"},
+      {"signatures[0].keyid change", "record key"},
+      {"signatures[0].sig change", "envelope|signature"},
+      {"*", "envelope"},
   };
   for (const JsonMutation& mutation : MutateJson(original.envelope)) {
     Mutant mutant{"envelope_" + mutation.Name(), original, ""};
     mutant.files.envelope = mutation.bytes;
     for (const auto& [pattern, check] : rules) {
-      if (mutant.check.empty() &&
-          std::regex_match(mutation.path + " " + mutation.kind, std::regex(pattern))) {
+      if (mutant.check.empty() && MatchesGlob(mutation.path + " " + mutation.kind, pattern)) {
         mutant.check = check;
       }
     }
@@ -177,24 +175,23 @@ void AddCheckpointMutants(std::vector<Mutant>* mutants) {
 void AddOpeningMutants(std::vector<Mutant>* mutants) {
   const CertificateFiles original = SharedWorld().Files(CertificateWorld::kForgetRecord, false);
   const std::pair<const char*, const char*> rules[] = {
-      {"(certSalt|stateDigest) change", "subject digest"},
-      {R"(retained\[\d\] duplicate)", "opening"},
-      {R"(forgotten\[\d\] duplicate)", "opening"},
-      {R"(derivedKept\[\d\] duplicate)", "opening"},
-      {R"(retained\[\d\] remove)", "retained set"},
-      {R"(forgotten\[\d\] remove)", "forgotten set"},
-      {R"(derivedKept\[\d\] remove)", "derived set"},
-      {R"(retained\[\d\]\[\d\] change)", "opening|retained set"},
-      {R"(forgotten\[\d\]\[\d\] change)", "opening|forgotten set"},
-      {R"(derivedKept\[\d\]\[\d\] change)", "opening|derived set"},
-      {".*", "opening"},
+      {"{certSalt,stateDigest} change", "subject digest"},
+      {"retained[?] duplicate", "opening"},
+      {"forgotten[?] duplicate", "opening"},
+      {"derivedKept[?] duplicate", "opening"},
+      {"retained[?] remove", "retained set"},
+      {"forgotten[?] remove", "forgotten set"},
+      {"derivedKept[?] remove", "derived set"},
+      {"retained[?][?] change", "opening|retained set"},
+      {"forgotten[?][?] change", "opening|forgotten set"},
+      {"derivedKept[?][?] change", "opening|derived set"},
+      {"*", "opening"},
   };
   for (const JsonMutation& mutation : MutateJson(*original.opening)) {
     Mutant mutant{"opening_" + mutation.Name(), original, ""};
     mutant.files.opening = mutation.bytes;
     for (const auto& [pattern, check] : rules) {
-      if (mutant.check.empty() &&
-          std::regex_match(mutation.path + " " + mutation.kind, std::regex(pattern))) {
+      if (mutant.check.empty() && MatchesGlob(mutation.path + " " + mutation.kind, pattern)) {
         mutant.check = check;
       }
     }
@@ -217,21 +214,20 @@ void AddOpeningMutants(std::vector<Mutant>* mutants) {
 void AddBundleMutants(std::vector<Mutant>* mutants) {
   const CertificateFiles original = Original();
   const std::pair<const char*, const char*> rules[] = {
-      {R"(parts\[\d\].* (change|remove|duplicate))", "bundle|bundle path"},
-      {R"(heads\[\d\]\.(sigma|boxMass|ridge|rho) (up|down))", "bundle path"},
-      {R"(heads\[\d\]\.a\[\d\] (up|down))", "bundle path|partition rows"},
-      {R"(heads\[\d\]\.classes change)", "bundle|bundle path"},
-      {R"(heads\[\d\]\.keys\[\d\] (change|up|down))", "bundle path"},
-      {R"(heads\[\d\]\.values\[\d\] (change|up|down))", "bundle path"},
-      {R"(heads\[\d\]\.tokenIds\[\d\].*)", "bundle|partition rows"},
-      {".*", "bundle"},
+      {"parts[?]* {change,remove,duplicate}", "bundle|bundle path"},
+      {"heads[?].{sigma,boxMass,ridge,rho} {up,down}", "bundle path"},
+      {"heads[?].a[?] {up,down}", "bundle path|partition rows"},
+      {"heads[?].classes change", "bundle|bundle path"},
+      {"heads[?].keys[?] {change,up,down}", "bundle path"},
+      {"heads[?].values[?] {change,up,down}", "bundle path"},
+      {"heads[?].tokenIds[?]*", "bundle|partition rows"},
+      {"*", "bundle"},
   };
   for (const JsonMutation& mutation : MutateJson(*original.bundle)) {
     Mutant mutant{"bundle_" + mutation.Name(), original, ""};
     mutant.files.bundle = mutation.bytes;
     for (const auto& [pattern, check] : rules) {
-      if (mutant.check.empty() &&
-          std::regex_match(mutation.path + " " + mutation.kind, std::regex(pattern))) {
+      if (mutant.check.empty() && MatchesGlob(mutation.path + " " + mutation.kind, pattern)) {
         mutant.check = check;
       }
     }
