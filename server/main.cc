@@ -9,27 +9,19 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include "audit/crypto/sha256.h"
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
 #include "server/model/numerics_id.h"
 #include "server/options.h"
+#include "server/process_setup.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/server_core.h"
 #include "server/store/data_directory.h"
 
 namespace lethe {
 namespace {
-
-// Session state must not end in a core file, nor be read by another process of the same user.
-void ForbidDumps() {
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  const rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);
-}
 
 // Blocked before any thread starts, so that only WaitForStopSignal sees them.
 sigset_t BlockStopSignals() {
@@ -97,6 +89,7 @@ absl::Status Run(const ServerOptions& options) {
 
 int main(int argc, char** argv) {
   lethe::ForbidDumps();
+  lethe::KeepFreedMemory();
   lethe::ServerOptions options;
   if (const std::optional<int> code = lethe::ParseOptions(argc, argv, &options)) return *code;
   lethe::SetLogLevel(options.log_level);

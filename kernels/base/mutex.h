@@ -5,6 +5,7 @@
 #ifndef LETHE_KERNELS_BASE_MUTEX_H_
 #define LETHE_KERNELS_BASE_MUTEX_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -44,6 +45,13 @@ class CondVar {
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->native(), std::adopt_lock);
     condition_.wait(lock);
+    lock.release();
+  }
+  // Ends at `deadline` too.
+  void WaitUntil(Mutex* mutex, std::chrono::steady_clock::time_point deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->native(), std::adopt_lock);
+    condition_.wait_until(lock, deadline);
     lock.release();
   }
   void SignalAll() { condition_.notify_all(); }

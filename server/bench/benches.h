@@ -1,11 +1,11 @@
-// RunModelBench, RunForgetBench: the benchmarks behind `lethe bench`.
+// RunModelBench, RunForgetBench, RunServerBench: the benchmarks behind `lethe bench`.
 //
 // Shapes:   sizes are tokens of history.
 // Units:    tokens/s, milliseconds.
 // Requires: none.
 // Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000.
 // Effects:  prints to standard output: machine, model, shapes, then median, least and greatest of the runs.
-// Numerics: one thread.
+// Numerics: one compute thread; RunServerBench's client and gRPC's own threads run beside it.
 // Threads:  owner thread.
 #ifndef LETHE_SERVER_BENCH_BENCHES_H_
 #define LETHE_SERVER_BENCH_BENCHES_H_
@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+
+#include "server/session/session.h"
 
 namespace lethe::bench {
 
@@ -31,6 +33,13 @@ absl::Status RunModelBench(const BenchOptions& options);
 // A Forget of one token at several distances from the head of a history of every size, against
 // evaluating the tokens behind it: the promise is at most 2.2 times that and 128 tokens.
 absl::Status RunForgetBench(const BenchOptions& options);
+
+// Decode of kServedTokens through gRPC over loopback against the bare loop, in pairs of runs.
+constexpr int64_t kServedTokens = 512;
+absl::Status RunServerBench(const BenchOptions& options);
+
+// The bare loop: greedy decoding without sampling rules, text handling or a server.
+absl::Status DecodeGreedily(Session* session, int64_t num_tokens);
 
 }  // namespace lethe::bench
 

@@ -1,38 +1,44 @@
 // lethe-bench: measures the model loop and Forget on this machine; started by `lethe bench`.
 
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 
 #include "server/bench/benches.h"
+#include "server/process_setup.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures Lethe on this machine. One thread, no server.", "lethe bench");
+  lethe::KeepFreedMemory();  // as the server does
+  CLI::App app("Measures Lethe on this machine, one compute thread.", "lethe bench");
   app.require_subcommand(1);
   app.footer("Example: lethe bench model --model models/lethe-tiny --sizes 256,2048,8192");
-  lethe::bench::BenchOptions options;
-  const auto add = [&](const std::string& name, const std::string& what,
+  using lethe::bench::BenchOptions;
+  using Bench = absl::Status (*)(const BenchOptions&);
+  absl::Status status;
+  const auto add = [&](const std::string& name, const std::string& what, Bench bench,
                        const std::vector<int64_t>& sizes) {
     CLI::App* command = app.add_subcommand(name, what);
-    options.sizes = sizes;
-    command->add_option("--model", options.model_directory, "model directory")->required();
-    command->add_option("--sizes", options.sizes, "tokens of history, comma-separated")
+    const auto options = std::make_shared<BenchOptions>();
+    options->sizes = sizes;
+    command->add_option("--model", options->model_directory, "model directory")->required();
+    command->add_option("--sizes", options->sizes, "tokens of history, comma-separated")
         ->delimiter(',')
-        ->check(CLI::Range(int64_t{64}, int64_t{1} << 24));
-    command->add_option("--runs", options.runs, "runs of each measurement, 1 to 1000")
+        ->check(CLI::Range(int64_t{64}, int64_t{1} << 24))
+        ->capture_default_str();
+    command->add_option("--runs", options->runs, "runs of each measurement, 1 to 1000")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
-    command->add_flag("--json", options.json, "one JSON object per line");
-    return command;
+    command->add_flag("--json", options->json, "one JSON object per line");
+    command->callback([&status, bench, options] { status = bench(*options); });
   };
-  const CLI::App* model = add("model", "prefill and decode, tokens per second", {256, 2048, 8192});
-  const CLI::App* forget =
-      add("forget", "a Forget at several distances from the head", {256, 2048, 8192});
+  const std::vector<int64_t> sizes = {256, 2048, 8192};
+  add("model", "prefill and decode, tokens per second", lethe::bench::RunModelBench, sizes);
+  add("forget", "a Forget at several distances from the head", lethe::bench::RunForgetBench, sizes);
+  add("server", "decode through gRPC against the bare loop", lethe::bench::RunServerBench, {2048});
   CLI11_PARSE(app, argc, argv);
-  absl::Status status;
-  if (model->parsed()) status = lethe::bench::RunModelBench(options);
-  if (forget->parsed()) status = lethe::bench::RunForgetBench(options);
   if (!status.ok()) {
     std::fprintf(stderr, "lethe bench: %s\n", std::string(status.message()).c_str());
     return 1;

@@ -26,8 +26,9 @@ void Print(const char* what, int64_t size, const Samples& rate, bool json) {
   }
 }
 
-// The bare loop: greedy decoding without sampling rules, text handling or a server.
-absl::Status Decode(Session* session, int64_t num_tokens) {
+}  // namespace
+
+absl::Status DecodeGreedily(Session* session, int64_t num_tokens) {
   for (int64_t i = 0; i < num_tokens; ++i) {
     const absl::Span<const float> logits = session->logits();
     const auto best = std::max_element(logits.begin(), logits.end());
@@ -36,8 +37,6 @@ absl::Status Decode(Session* session, int64_t num_tokens) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status RunModelBench(const BenchOptions& options) {
   LETHE_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, Model::Load(options.model_directory));
@@ -60,7 +59,7 @@ absl::Status RunModelBench(const BenchOptions& options) {
       static_cast<void>(session->logits());
       prefill.values.push_back(static_cast<double>(size) / (Now() - start));
       start = Now();
-      LETHE_RETURN_IF_ERROR(Decode(session.get(), kDecodeTokens));
+      LETHE_RETURN_IF_ERROR(DecodeGreedily(session.get(), kDecodeTokens));
       decode.values.push_back(static_cast<double>(kDecodeTokens) / (Now() - start));
     }
     Print("prefill", size, prefill, options.json);

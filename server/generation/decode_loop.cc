@@ -80,6 +80,23 @@ absl::Status DecodeLoop::SendProgress(int64_t num_done) {
 }
 
 absl::Status DecodeLoop::Run() {
+  const absl::Status status = DrawAndSend();
+  if (!sink_->Flush()) {
+    const absl::Status gone = TakeBackUnsent(0);
+    return status.ok() ? gone : status;
+  }
+  return status;
+}
+
+absl::Status DecodeLoop::TakeBackUnsent(uint64_t failed_token) {
+  std::vector<TokenIdRange> ranges;
+  for (const uint64_t token_id : sink_->UnsentTokens()) ranges.push_back({token_id, token_id + 1});
+  if (failed_token != 0) ranges.push_back({failed_token, failed_token + 1});
+  if (!ranges.empty()) target_->TakeBack(scheduler_, std::move(ranges));
+  return Gone();
+}
+
+absl::Status DecodeLoop::DrawAndSend() {
   const Clock::time_point start = Clock::now();
   std::optional<FinishReason> finish;
   while (!finish.has_value()) {
@@ -142,12 +159,8 @@ absl::Status DecodeLoop::Draw(Session* session, Step* step) {
 
 absl::Status DecodeLoop::Send(const Step& step, std::optional<FinishReason>* finish) {
   *finish = step.finish;
-  if (step.notice.has_value() && !sink_->ForgetNotice(*step.notice)) {
-    if (step.token.has_value()) {
-      target_->TakeBack(scheduler_, {step.token->token_id, step.token->token_id + 1});
-    }
-    return Gone();
-  }
+  const uint64_t drawn = step.token.has_value() ? step.token->token_id : 0;
+  if (step.notice.has_value() && !sink_->ForgetNotice(*step.notice)) return TakeBackUnsent(drawn);
   if (step.released.stop_index.has_value()) stop_index_ = step.released.stop_index;
   DeltaEvent delta{step.released.text, step.released.raw, {}};
   if (step.token.has_value()) {
@@ -168,11 +181,7 @@ absl::Status DecodeLoop::Send(const Step& step, std::optional<FinishReason>* fin
   }
   if (delta.tokens.empty() && delta.raw.empty()) return absl::OkStatus();
   last_event_ = Clock::now();
-  if (sink_->Delta(delta)) return absl::OkStatus();
-  if (step.token.has_value()) {
-    target_->TakeBack(scheduler_, {step.token->token_id, step.token->token_id + 1});
-  }
-  return Gone();
+  return sink_->Delta(delta) ? absl::OkStatus() : TakeBackUnsent(drawn);
 }
 
 absl::Status DecodeLoop::SendFinished(FinishReason reason) {

@@ -34,7 +34,8 @@ class DecodeLoop {
 
   // Sends Started and ingests the prompt. On error the history is as it was.
   absl::Status Start();
-  // Draws tokens until the generation ends and sends Finished.
+  // Draws tokens until the generation ends and sends Finished. However it ends, the history keeps
+  // exactly the drawn tokens that were sent.
   absl::Status Run();
 
  private:
@@ -51,8 +52,11 @@ class DecodeLoop {
   absl::Status TakeStep(Session* session, const HistoryMark& mark, Step* step);
   void NoticeForget(const Session& session, const HistoryMark& mark, Step* step);
   absl::Status Draw(Session* session, Step* step);
+  absl::Status DrawAndSend();
   // Sends what a step found; sets *finish when the generation is over.
   absl::Status Send(const Step& step, std::optional<FinishReason>* finish);
+  // The client is gone: takes back what the sink did not send, and `failed_token` if not 0.
+  absl::Status TakeBackUnsent(uint64_t failed_token);
   absl::Status SendFinished(FinishReason reason);
 
   const GenerateCommand& command_;

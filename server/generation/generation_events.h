@@ -8,8 +8,8 @@
 //            Finished.
 // Rejects:   none.
 // Effects:   a sink's call may block while the client reads slowly; no lock and no compute slot is
-//            held meanwhile. It returns false when the client is gone: what it was given then
-//            counts as not sent.
+//            held meanwhile. It returns false when the client is gone: what it was given then, and
+//            the tokens of UnsentTokens, count as not sent.
 // Numerics:  none.
 // Threads:   one thread per stream.
 #ifndef LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_
@@ -101,6 +101,10 @@ class GenerateSink {
   virtual bool ForgetNotice(const ForgetNoticeEvent& event) = 0;
   virtual bool Progress(const ProgressEvent& event) = 0;
   virtual bool Finished(const FinishedEvent& event) = 0;
+  // For sinks that take events before they are sent. Flush waits until all are sent; false: the
+  // client is gone. UnsentTokens: tokens of deltas that were taken and then not sent.
+  virtual bool Flush() { return true; }
+  virtual std::vector<uint64_t> UnsentTokens() { return {}; }
 };
 
 }  // namespace lethe

@@ -1,5 +1,6 @@
 #include "server/generation/generation_target.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/status_macros.h"
@@ -54,14 +55,20 @@ absl::Status GenerationTarget::Run(ComputeSlot /*slot*/, const Work& work) {
   return status;
 }
 
-void GenerationTarget::TakeBack(ComputeScheduler* scheduler, const TokenIdRange& range) {
-  if (is_fork() || range.first >= range.end) return;
+void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges) {
+  if (is_fork()) return;
   absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
   FairMutexLock lock(&entry_->mutex);
   if (entry_->session == nullptr) return;
-  const auto taken =
-      entry_->session->Forget(ForgetSelector::Ranges({range}), DerivedPolicy::kForgetDerived);
-  // NOT_FOUND: a Forget removed them first.
+  // A Forget may have removed them first.
+  const auto is_gone = [&](const TokenIdRange& range) {
+    const auto [first, end] = entry_->session->inputs().RanksOf(range);
+    return first == end;
+  };
+  ranges.erase(std::remove_if(ranges.begin(), ranges.end(), is_gone), ranges.end());
+  if (ranges.empty()) return;
+  const auto taken = entry_->session->Forget(ForgetSelector::Ranges(std::move(ranges)),
+                                             DerivedPolicy::kForgetDerived);
   if (taken.ok()) ++entry_->mark.epoch;
   entry_->PublishLength();
 }

@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -45,7 +46,7 @@ class GenerationTarget {
   absl::Status Run(ComputeSlot slot, const Work& work);
   // Removes inputs that the client was never told of, where they are retained still; the client may
   // be gone. No effect on a fork.
-  void TakeBack(ComputeScheduler* scheduler, const TokenIdRange& range);
+  void TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges);
 
   bool is_fork() const { return fork_ != nullptr; }
 

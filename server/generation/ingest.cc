@@ -68,7 +68,7 @@ absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
       status = Gone();
     }
     if (!status.ok()) {
-      target->TakeBack(scheduler, given);
+      if (given.first < given.end) target->TakeBack(scheduler, {given});
       return status;
     }
   }

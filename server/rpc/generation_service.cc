@@ -11,6 +11,7 @@
 #include "lethe/v1/generation.grpc.pb.h"
 #include "server/error/error_info.h"
 #include "server/generation/generation.h"
+#include "server/generation/pipelined_sink.h"
 #include "server/generation/stop_matcher.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
@@ -202,7 +203,8 @@ class GenerationService final : public v1::GenerationService::Service {
     return Serve("Generate", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
       LETHE_ASSIGN_OR_RETURN(const GenerateCommand command, ReadRequest(*request, *entry->model));
-      WriterSink sink(entry->model->config().name, writer);
+      WriterSink writer_sink(entry->model->config().name, writer);
+      PipelinedSink sink(&writer_sink);
       return lethe::Generate(command, call, &core_->scheduler, entry, &sink);
     });
   }

@@ -14,7 +14,11 @@ absl::Status GrpcCall::Check() const {
   if (context_->deadline() <= std::chrono::system_clock::now()) {
     return absl::DeadlineExceededError("the call's deadline has passed");
   }
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  // A cancelled call stays so, and every later look says so: next_look_ then stays in the past.
   if (context_->IsCancelled()) return absl::CancelledError("the client went away");
+  next_look_.store(now + kLookInterval, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 

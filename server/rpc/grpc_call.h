@@ -4,7 +4,9 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  context and core outlive the call.
-// Rejects:   Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first).
+// Rejects:   Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first). gRPC is asked
+//            for a cancellation at most every kLookInterval: asking polls its queue, which costs
+//            as much as a fifth of a lethe-tiny token.
 // Effects:   Serve logs method, code and time at level debug, internal errors at level error; never
 //            content.
 // Numerics:  none.
@@ -12,6 +14,8 @@
 #ifndef LETHE_SERVER_RPC_GRPC_CALL_H_
 #define LETHE_SERVER_RPC_GRPC_CALL_H_
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "absl/status/status.h"
@@ -28,11 +32,14 @@ class GrpcCall : public Call {
   GrpcCall(const grpc::ServerContext* context, const ServerCore* core)
       : context_(context), core_(core) {}
   absl::Status Check() const override;
+  static constexpr std::chrono::milliseconds kLookInterval{5};
   bool stopping() const override { return core_->stopping.load(std::memory_order_relaxed); }
 
  private:
   const grpc::ServerContext* const context_;
   const ServerCore* const core_;
+  // When gRPC is asked next; written by whoever asks, so two threads may ask at once.
+  mutable std::atomic<std::chrono::steady_clock::time_point> next_look_{};
 };
 
 grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,

@@ -16,6 +16,7 @@
 #include "server/certification/forgetter.h"
 #include "server/error/error_info.h"
 #include "server/generation/ingest.h"
+#include "server/generation/pipelined_sink.h"
 #include "server/model/synthetic_model.h"
 #include "tests/server/serving_testing.h"
 #include "tests/testing/status_matchers.h"
@@ -99,6 +100,17 @@ TEST_F(GenerationTest, ClientThatGoesAwayLeavesExactlyTheTokensItTook) {
   EXPECT_THAT(Run(command, &sink), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(HistoryOf(entry_), ElementsAreArray(Concat(command.prompt, sink.VocabIds())));
   EXPECT_THAT(sink.tokens, SizeIs(5));
+  EXPECT_EQ(DigestOf(entry_), FreshDigest(HistoryOf(entry_)));
+}
+
+TEST_F(GenerationTest, PipelinedClientThatGoesAwayLeavesExactlyTheTokensItTook) {
+  const GenerateCommand command = Prompt("abc", 200);
+  RecordingSink client;
+  client.tokens_accepted_max = 5;
+  PipelinedSink sink(&client);
+  EXPECT_THAT(Generate(command, call_, &scheduler_, entry_, &sink),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(HistoryOf(entry_), ElementsAreArray(Concat(command.prompt, client.VocabIds())));
   EXPECT_EQ(DigestOf(entry_), FreshDigest(HistoryOf(entry_)));
 }
 

@@ -1,0 +1,27 @@
+// ForbidDumps, KeepFreedMemory: what a serving process asks of the operating system at its start.
+//
+// Equation:  none.
+// Shapes:    none.
+// Units:     none.
+// Requires:  called in main, before other threads start.
+// Rejects:   none.
+// Effects:   ForbidDumps: no core files, and no process of the same user may read this one's memory.
+//            KeepFreedMemory: the allocator gives freed memory back to the system only beyond
+//            kKeptBytes an arena. Boundary states of megabytes come and go every 64 tokens; on the
+//            threads of calls, each time costs page faults otherwise (10 % of decoding,
+//            lethe-tiny).
+// Numerics:  none.
+// Threads:   see Requires.
+#ifndef LETHE_SERVER_PROCESS_SETUP_H_
+#define LETHE_SERVER_PROCESS_SETUP_H_
+
+namespace lethe {
+
+inline constexpr int kKeptBytes = 64 << 20;
+
+void ForbidDumps();
+void KeepFreedMemory();
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_PROCESS_SETUP_H_
