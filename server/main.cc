@@ -89,9 +89,9 @@ absl::Status Run(const ServerOptions& options) {
 
 int main(int argc, char** argv) {
   lethe::ForbidDumps();
-  lethe::KeepFreedMemory();
   lethe::ServerOptions options;
   if (const std::optional<int> code = lethe::ParseOptions(argc, argv, &options)) return *code;
+  lethe::KeepFreedMemory(options.compute_threads);
   lethe::SetLogLevel(options.log_level);
   const absl::Status status = lethe::Run(options);
   if (status.ok()) return 0;

@@ -12,7 +12,8 @@ void ForbidDumps() {
   setrlimit(RLIMIT_CORE, &none);
 }
 
-void KeepFreedMemory() {
+void KeepFreedMemory(int compute_threads) {
+  mallopt(M_ARENA_MAX, compute_threads + 1);
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   mallopt(M_TOP_PAD, 4 << 20);          // arenas grow in few steps
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum: below it, memory comes from the arena

@@ -6,10 +6,10 @@
 // Requires:  called in main, before other threads start.
 // Rejects:   none.
 // Effects:   ForbidDumps: no core files, and no process of the same user may read this one's memory.
-//            KeepFreedMemory: the allocator gives freed memory back to the system only beyond
-//            kKeptBytes an arena. Boundary states of megabytes come and go every 64 tokens; on the
-//            threads of calls, each time costs page faults otherwise (10 % of decoding,
-//            lethe-tiny).
+//            KeepFreedMemory: the allocator has one arena more than compute_threads, so that one
+//            call's memory serves the next on another thread, and gives memory back to the system
+//            only beyond kKeptBytes an arena. Boundary states of megabytes come and go every 64
+//            tokens; each costs page faults otherwise (10 to 20 % of decoding, lethe-tiny).
 // Numerics:  none.
 // Threads:   see Requires.
 #ifndef LETHE_SERVER_PROCESS_SETUP_H_
@@ -20,7 +20,7 @@ namespace lethe {
 inline constexpr int kKeptBytes = 64 << 20;
 
 void ForbidDumps();
-void KeepFreedMemory();
+void KeepFreedMemory(int compute_threads);
 
 }  // namespace lethe
 

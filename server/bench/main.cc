@@ -11,7 +11,7 @@
 #include "server/process_setup.h"
 
 int main(int argc, char** argv) {
-  lethe::KeepFreedMemory();  // as the server does
+  lethe::KeepFreedMemory(1);  // as the server does
   CLI::App app("Measures Lethe on this machine, one compute thread.", "lethe bench");
   app.require_subcommand(1);
   app.footer("Example: lethe bench model --model models/lethe-tiny --sizes 256,2048,8192");
