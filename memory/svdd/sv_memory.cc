@@ -288,7 +288,7 @@ SvHeadView SvMemory::head(int64_t head) const {
 Counters SvMemory::counters() const {
   Counters sum;
   for (const auto& head : heads_) {
-    const Counters& each = head->solver.counters();
+    const Counters each = head->solver.counters();
     sum.solves += each.solves;
     sum.accepted += each.accepted;
     sum.fallbacks += each.fallbacks;
@@ -296,6 +296,7 @@ Counters SvMemory::counters() const {
     sum.more_digits += each.more_digits;
     sum.pivot_failures += each.pivot_failures;
     sum.uncertified_gaps += each.uncertified_gaps;
+    sum.kernel_values += each.kernel_values;
   }
   return sum;
 }
