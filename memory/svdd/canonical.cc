@@ -135,9 +135,8 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
 int64_t CanonicalSolver::num_keys() const { return state_->gram.num_keys(); }
 const Params& CanonicalSolver::params() const { return state_->params; }
 const Solution& CanonicalSolver::solution() const { return state_->solution; }
-std::vector<double> CanonicalSolver::keys() const { return state_->gram.groups().AllKeys(); }
-
-int64_t CanonicalSolver::num_distinct_keys() const { return state_->gram.num_groups(); }
+const KeyGroups& CanonicalSolver::key_groups() const { return state_->gram.groups(); }
+std::vector<double> CanonicalSolver::keys() const { return key_groups().AllKeys(); }
 
 Counters CanonicalSolver::counters() const {
   Counters counters = state_->counters;

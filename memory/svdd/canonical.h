@@ -37,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "memory/svdd/key_groups.h"
 #include "memory/svdd/problem.h"
 
 namespace lethe::svdd {
@@ -65,10 +66,10 @@ class CanonicalSolver {
   void Truncate(int64_t num_keys, const Solution& solution);
 
   int64_t num_keys() const;
-  int64_t num_distinct_keys() const;
   const Params& params() const;
   const Solution& solution() const;  // of the keys present at the last Solve or Truncate
   Counters counters() const;
+  const KeyGroups& key_groups() const;
   std::vector<double> keys() const;  // all, in rank order
   size_t state_bytes() const;        // caches included
 
