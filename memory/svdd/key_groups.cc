@@ -14,6 +14,13 @@ auto Iterator(std::vector<T>* values, int64_t index) {
   return values->begin() + static_cast<std::ptrdiff_t>(index);
 }
 
+// Overwrites before shrinking, so that nothing stays in the spare capacity.
+template <typename T>
+void WipeFrom(std::vector<T>* values, int64_t size) {
+  std::fill(Iterator(values, size), values->end(), T());
+  values->resize(At(size));
+}
+
 }  // namespace
 
 absl::Span<const double> KeyGroups::Key(int64_t group) const {
@@ -52,10 +59,14 @@ void KeyGroups::Append(absl::Span<const double> keys) {
   }
 }
 
-// Overwrites before shrinking, so that no component stays in the spare capacity.
-void KeyGroups::WipeKeysFrom(int64_t group) {
-  std::fill(Iterator(&keys_, group * dim_), keys_.end(), 0.0);
-  keys_.resize(At(group * dim_));
+void KeyGroups::DropGroupsFrom(int64_t group) {
+  // The order of the groups that go says something about their keys.
+  const auto kept =
+      std::remove_if(sorted_.begin(), sorted_.end(), [group](int64_t g) { return g >= group; });
+  WipeFrom(&sorted_, kept - sorted_.begin());
+  WipeFrom(&keys_, group * dim_);
+  WipeFrom(&first_ranks_, group);
+  WipeFrom(&weights_, group);
 }
 
 void KeyGroups::Truncate(int64_t num_keys_kept) {
@@ -63,24 +74,19 @@ void KeyGroups::Truncate(int64_t num_keys_kept) {
   for (int64_t rank = num_keys_kept; rank < num_keys(); ++rank) {
     weights_[At(GroupOf(rank))] -= 1.0;
   }
-  group_of_rank_.resize(At(num_keys_kept));
+  WipeFrom(&group_of_rank_, num_keys_kept);
   const auto first_empty =
       std::lower_bound(first_ranks_.begin(), first_ranks_.end(), num_keys_kept);
-  const int64_t kept = first_empty - first_ranks_.begin();
-  // The order of the groups that go says something about their keys.
-  std::fill(std::remove_if(sorted_.begin(), sorted_.end(), [&](int64_t g) { return g >= kept; }),
-            sorted_.end(), 0);
-  sorted_.resize(At(kept));
-  first_ranks_.resize(At(kept));
-  weights_.resize(At(kept));
-  WipeKeysFrom(kept);
+  DropGroupsFrom(first_empty - first_ranks_.begin());
 }
 
 KeyGroups::Erased KeyGroups::Erase(int64_t rank) {
   LETHE_CHECK(rank >= 0 && rank < num_keys());
   const int64_t group = GroupOf(rank);
   const bool was_first = FirstRank(group) == rank;
-  group_of_rank_.erase(Iterator(&group_of_rank_, rank));
+  std::rotate(Iterator(&group_of_rank_, rank), Iterator(&group_of_rank_, rank + 1),
+              group_of_rank_.end());
+  WipeFrom(&group_of_rank_, num_keys() - 1);
   for (int64_t& first : first_ranks_) first -= first > rank ? 1 : 0;
   weights_[At(group)] -= 1.0;
   Erased erased{group, weights_[At(group)] == 0.0, group};
@@ -107,12 +113,7 @@ KeyGroups::Erased KeyGroups::Erase(int64_t rank) {
   };
   for (int64_t& g : sorted_) renumber(&g);
   for (int64_t& g : group_of_rank_) renumber(&g);
-  if (erased.removed) {
-    sorted_.erase(std::find(sorted_.begin(), sorted_.end(), last));
-    first_ranks_.pop_back();
-    weights_.pop_back();
-    WipeKeysFrom(last);
-  }
+  if (erased.removed) DropGroupsFrom(last);
   return erased;
 }
 

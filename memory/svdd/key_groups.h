@@ -6,9 +6,9 @@
 // Units:     none.
 // Requires:  finite components; ranks below num_keys(), groups below num_groups() (LETHE_DCHECK).
 // Rejects:   none.
-// Effects:   Truncate and Erase overwrite the components of a key whose last copy goes. Components
-//            are stored with -0 as +0. After Erase of a group's first copy the group moves up
-//            behind those whose first rank is now lower.
+// Effects:   Truncate and Erase overwrite what they drop: the components of a key whose last copy
+//            goes, its numbers and places. Components are stored with -0 as +0. After Erase of a
+//            group's first copy the group moves up behind those whose first rank is now lower.
 // Numerics:  exact; everything is a function of the ordered list alone, not of how it came about.
 //            Cost of a new key O(dim log num_groups + num_groups) (a binary search in an index of
 //            sorted keys: no hash, so no input makes it slow); memory O(num_groups dim + num_keys).
@@ -67,7 +67,7 @@ class KeyGroups {
  private:
   // The first place in sorted_ whose key is not below `key`.
   size_t LowerBound(absl::Span<const double> key) const;
-  void WipeKeysFrom(int64_t group);
+  void DropGroupsFrom(int64_t group);
 
   int64_t dim_;
   std::vector<double> keys_;            // [num_groups][dim]
