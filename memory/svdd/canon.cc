@@ -18,37 +18,40 @@ namespace {
 
 constexpr double kUnit = 0x1.0p-53;
 
-// The sets of a partition, and what the gradient checks need.
+// The sets of a partition of the distinct keys, and what the gradient checks need.
 struct Sets {
   std::vector<int64_t> margin;
   std::vector<int64_t> error;
   std::vector<int64_t> support;  // both, ascending
+  double margin_copies = 0.0;
+  double error_copies = 0.0;
 };
 
-Sets SetsOf(absl::Span<const Partition> classes) {
+Sets SetsOf(absl::Span<const Partition> classes, absl::Span<const double> weights) {
   Sets sets;
   for (size_t i = 0; i < classes.size(); ++i) {
     if (classes[i] == Partition::kReserve) continue;
-    const auto rank = static_cast<int64_t>(i);
-    (classes[i] == Partition::kMargin ? sets.margin : sets.error).push_back(rank);
-    sets.support.push_back(rank);
+    const bool in_margin = classes[i] == Partition::kMargin;
+    (in_margin ? sets.margin : sets.error).push_back(static_cast<int64_t>(i));
+    (in_margin ? sets.margin_copies : sets.error_copies) += weights[i];
+    sets.support.push_back(static_cast<int64_t>(i));
   }
   return sets;
 }
 
-// sum_j weights_j K(i, support_j) + ridge a_i, twice.
-DoubleDouble WideGradient(const GramCache& gram, int64_t i, const std::vector<int64_t>& support,
-                          const std::vector<DoubleDouble>& weights,
-                          const DoubleDouble& ridge_term) {
+// sum_j totals_j K(i, support_j) + ridge a_i, twice.
+DoubleDouble WideGradient(GramCache* gram, int64_t i, const std::vector<int64_t>& support,
+                          const std::vector<DoubleDouble>& totals, const DoubleDouble& ridge_term) {
   std::vector<double> values(support.size());
   const std::vector<int64_t> row = {i};
-  gram.Block(row, support, absl::MakeSpan(values));
+  gram->Block(row, support, absl::MakeSpan(values));
   DoubleDouble sum = ridge_term;
-  for (size_t k = 0; k < support.size(); ++k) sum += weights[k] * values[k];
+  for (size_t k = 0; k < support.size(); ++k) sum += totals[k] * values[k];
   return sum * 2.0;
 }
 
-// Error of WideGradient: under 5u^2 a term on a sum of magnitude at most m + 1.
+// Error of WideGradient: under 7u^2 a term, that of totals included, on a sum of magnitude at most
+// m + 1.
 double WideGradientError(size_t support_size, double mass) {
   return (4.0 * static_cast<double>(support_size) + 20.0) * 0x1.0p-103 * (mass + 2.0);
 }
@@ -77,8 +80,12 @@ class Acceptance {
         params_(params),
         classes_(classes),
         levels_(levels),
+        weights_(gram->weights()),
         mass_(Mass(params, gram->num_keys())),
-        sets_(SetsOf(classes)) {}
+        sets_(SetsOf(classes, weights_)),
+        a_(classes.size(), 0.0) {
+    for (const int64_t i : sets_.error) a_[static_cast<size_t>(i)] = 1.0;
+  }
 
   bool WithMargin(CholeskyFactor* factor, Solution* solution, Counters* counters);
   bool WithEmptyMargin(Solution* solution);
@@ -88,11 +95,12 @@ class Acceptance {
     smallest_ = std::min(smallest_, margin);
     return margin >= 0.0;
   }
-  bool CheckGradients(const PartitionSystem& system, const Solution& solution);
+  bool CheckGradients(const PartitionSystem& system, double rho);
   void Finish(Solution* solution) {
     solution->num_keys = gram_->num_keys();
     solution->mass = mass_;
-    solution->classes.assign(classes_.begin(), classes_.end());
+    solution->classes = gram_->groups().ToRanks(classes_);
+    solution->a = gram_->groups().ToRanks(absl::MakeConstSpan(a_));
     solution->ambiguous = false;
     solution->smallest_margin = smallest_;
   }
@@ -101,15 +109,17 @@ class Acceptance {
   const Params& params_;
   absl::Span<const Partition> classes_;
   Levels levels_;
+  absl::Span<const double> weights_;
   double mass_;
   Sets sets_;
+  std::vector<double> a_;  // rounded
   double smallest_ = std::numeric_limits<double>::infinity();
 };
 
 bool Acceptance::WithMargin(CholeskyFactor* factor, Solution* solution, Counters* counters) {
   PartitionSystem system(gram_, mass_, params_.ridge, RidgeLower(params_, gram_->num_keys()),
                          sets_.margin, sets_.error);
-  SyncFactor(gram_, params_.ridge, sets_.margin, factor);
+  SyncFactor(gram_, weights_, sets_.margin, factor);
   if (!system.Refine(*factor)) return false;
   for (const DoubleDouble& a : system.a()) {
     if (a - system.radius() < levels_.required || a + system.radius() > 1.0 - levels_.required) {
@@ -120,31 +130,32 @@ bool Acceptance::WithMargin(CholeskyFactor* factor, Solution* solution, Counters
   bool used_more_digits = false;
   if (!system.RoundTo(&rounded, &solution->rho, &used_more_digits)) return false;
   if (used_more_digits) ++counters->more_digits;
-  solution->a.assign(classes_.size(), 0.0);
-  for (const int64_t i : sets_.error) solution->a[static_cast<size_t>(i)] = 1.0;
   for (size_t k = 0; k < rounded.size(); ++k) {
-    solution->a[static_cast<size_t>(sets_.margin[k])] = rounded[k];
+    a_[static_cast<size_t>(sets_.margin[k])] = rounded[k];
     if (!Lower(std::min(rounded[k], 1.0 - rounded[k]) - kUnit)) return false;
   }
-  if (!CheckGradients(system, *solution)) return false;
+  if (!CheckGradients(system, solution->rho)) return false;
   Finish(solution);
   return true;
 }
 
-bool Acceptance::CheckGradients(const PartitionSystem& system, const Solution& solution) {
-  std::vector<double> weights;
-  std::vector<DoubleDouble> wide_weights;
-  for (size_t k = 0, s = 0; k < sets_.support.size(); ++k) {
-    weights.push_back(solution.a[static_cast<size_t>(sets_.support[k])]);
-    const bool on_margin = s < sets_.margin.size() && sets_.margin[s] == sets_.support[k];
-    wide_weights.push_back(on_margin ? system.a()[s++] : DoubleDouble(1.0));
+bool Acceptance::CheckGradients(const PartitionSystem& system, double rho) {
+  std::vector<double> totals;
+  std::vector<DoubleDouble> wide_totals;
+  size_t on_margin = 0;
+  for (const int64_t id : sets_.support) {
+    const size_t i = static_cast<size_t>(id);
+    totals.push_back(weights_[i] * a_[i]);
+    const bool in_margin = classes_[i] == Partition::kMargin;
+    wide_totals.push_back((in_margin ? system.a()[on_margin++] : DoubleDouble(1.0)) * weights_[i]);
   }
   std::vector<double> sums;
-  WeightedRowSum(gram_, sets_.support, weights, &sums);
-  const double lambda = mass_ * (1.0 - solution.rho);
+  WeightedRowSum(gram_, sets_.support, totals, &sums);
+  const double lambda = mass_ * (1.0 - rho);
   const double k = static_cast<double>(sets_.support.size());
-  const double s = static_cast<double>(sets_.margin.size());
-  // The row sum, the rounding of a (half an ulp of 1 each and the radius), and that of rho.
+  const double s = sets_.margin_copies;
+  // 2^-53 times: the row sum m(k/4 + 20), the rounding of a (half an ulp of 1 a copy, and the
+  // radius) 2s, that of the totals 2m, and that of rho and lambda.
   const double error = kUnit * (mass_ * (0.25 * k + 40.0) + 2.0 * s + 40.0);
   const double wide_error = WideGradientError(sets_.support.size(), mass_) +
                             2.0 * std::sqrt(s) * system.radius() + system.lambda_radius();
@@ -155,7 +166,7 @@ bool Acceptance::CheckGradients(const PartitionSystem& system, const Solution& s
     const double bound = sign * (2.0 * (sums[i] + own) - lambda) - error;
     const double margin = levels_.Settle(bound, [&] {
       const DoubleDouble gradient =
-          WideGradient(*gram_, static_cast<int64_t>(i), sets_.support, wide_weights, own);
+          WideGradient(gram_, static_cast<int64_t>(i), sets_.support, wide_totals, own);
       return sign * (gradient - system.lambda()).hi - wide_error;
     });
     if (!Lower(margin)) return false;
@@ -164,11 +175,12 @@ bool Acceptance::CheckGradients(const PartitionSystem& system, const Solution& s
 }
 
 bool Acceptance::WithEmptyMargin(Solution* solution) {
-  if (static_cast<double>(sets_.error.size()) != mass_) return false;
-  const std::vector<double> ones(sets_.error.size(), 1.0);
-  const std::vector<DoubleDouble> wide_ones(sets_.error.size(), DoubleDouble(1.0));
+  if (sets_.error_copies != mass_) return false;
+  std::vector<double> totals;
+  for (const int64_t i : sets_.error) totals.push_back(weights_[static_cast<size_t>(i)]);
+  const std::vector<DoubleDouble> wide_totals(totals.begin(), totals.end());
   std::vector<double> sums;
-  WeightedRowSum(gram_, sets_.error, ones, &sums);
+  WeightedRowSum(gram_, sets_.error, totals, &sums);
   const double k = static_cast<double>(sets_.error.size());
   const double error = kUnit * (mass_ * (0.25 * k + 40.0) + 40.0);
   const double wide_error = WideGradientError(sets_.error.size(), mass_);
@@ -179,7 +191,7 @@ bool Acceptance::WithEmptyMargin(Solution* solution) {
   DoubleDouble lambda;
   for (const int64_t i : sets_.error) {
     if (sums[static_cast<size_t>(i)] < error_max - 2.0 * error) continue;
-    const DoubleDouble gradient = WideGradient(*gram_, i, sets_.error, wide_ones, params_.ridge);
+    const DoubleDouble gradient = WideGradient(gram_, i, sets_.error, wide_totals, params_.ridge);
     if (gradient > lambda) lambda = gradient;
   }
   for (size_t i = 0; i < classes_.size(); ++i) {
@@ -187,42 +199,42 @@ bool Acceptance::WithEmptyMargin(Solution* solution) {
     const double bound = 0.5 * (2.0 * sums[i] - lambda.hi - error);
     const double margin = levels_.Settle(bound, [&] {
       const DoubleDouble gradient =
-          WideGradient(*gram_, static_cast<int64_t>(i), sets_.error, wide_ones, 0.0);
+          WideGradient(gram_, static_cast<int64_t>(i), sets_.error, wide_totals, 0.0);
       return 0.5 * ((gradient - lambda).hi - 2.0 * wide_error);
     });
     if (!Lower(margin)) return false;
   }
   solution->rho = RoundToGrid(-(lambda / mass_) + 1.0);
-  solution->a.assign(classes_.size(), 0.0);
-  for (const int64_t i : sets_.error) solution->a[static_cast<size_t>(i)] = 1.0;
   Finish(solution);
   return true;
 }
 
-Solution AmbiguousSolution(const FallbackResult& result, double mass) {
+Solution AmbiguousSolution(const KeyGroups& groups, const FallbackResult& result, double mass) {
   Solution solution;
-  solution.num_keys = static_cast<int64_t>(result.a.size());
+  solution.num_keys = groups.num_keys();
   solution.mass = mass;
   solution.rho = RoundToGrid(-(result.lambda / mass) + 1.0);
-  solution.classes = result.classes;
+  solution.classes = groups.ToRanks(absl::MakeConstSpan(result.classes));
+  std::vector<double> a;
   for (size_t i = 0; i < result.a.size(); ++i) {
     const Partition place = result.classes[i];
-    solution.a.push_back(place == Partition::kMargin  ? RoundToGrid(result.a[i])
-                         : place == Partition::kError ? 1.0
-                                                      : 0.0);
+    a.push_back(place == Partition::kMargin  ? RoundToGrid(result.a[i])
+                : place == Partition::kError ? 1.0
+                                             : 0.0);
   }
+  solution.a = groups.ToRanks(absl::MakeConstSpan(a));
   solution.ambiguous = true;
   return solution;
 }
 
 // The mutant: the path's own rounding, as a server would hold it that trusts its update.
-Solution UnpolishedSolution(const Start& proposal, double mass) {
+Solution UnpolishedSolution(const KeyGroups& groups, const Start& proposal, double mass) {
   Solution solution;
-  solution.num_keys = static_cast<int64_t>(proposal.a.size());
+  solution.num_keys = groups.num_keys();
   solution.mass = mass;
   solution.rho = 1.0 - proposal.lambda / mass;
-  solution.classes = proposal.classes;
-  solution.a = proposal.a;
+  solution.classes = groups.ToRanks(absl::MakeConstSpan(proposal.classes));
+  solution.a = groups.ToRanks(absl::MakeConstSpan(proposal.a));
   return solution;
 }
 
@@ -243,7 +255,7 @@ double MarginThreshold(const Params& params, int64_t num_keys) {
 bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
             double threshold, double required, CholeskyFactor* factor, Solution* solution,
             Counters* counters) {
-  LETHE_CHECK(static_cast<int64_t>(classes.size()) == gram->num_keys());
+  LETHE_CHECK(static_cast<int64_t>(classes.size()) == gram->num_groups());
   Acceptance acceptance(gram, params, classes, {threshold, required});
   const bool has_margin =
       std::find(classes.begin(), classes.end(), Partition::kMargin) != classes.end();
@@ -258,7 +270,9 @@ Solution Canon(GramCache* gram, const Params& params, const Start* proposal, Cho
   const double threshold = MarginThreshold(params, n);
   Solution solution;
   if (proposal != nullptr) {
-    if (FaultActive(Fault::kPolishSkipped)) return UnpolishedSolution(*proposal, mass);
+    if (FaultActive(Fault::kPolishSkipped)) {
+      return UnpolishedSolution(gram->groups(), *proposal, mass);
+    }
     if (Accept(gram, params, proposal->classes, threshold, 2.0 * threshold, factor, &solution,
                counters)) {
       ++counters->accepted;
@@ -273,15 +287,16 @@ Solution Canon(GramCache* gram, const Params& params, const Start* proposal, Cho
     return solution;
   }
   ++counters->ambiguous;
-  return AmbiguousSolution(result, mass);
+  return AmbiguousSolution(gram->groups(), result, mass);
 }
 
-Solution SaturatedSolution(const Params& params, absl::Span<const DoubleDouble> row_sums) {
+Solution SaturatedSolution(const Params& params, int64_t num_keys,
+                           absl::Span<const DoubleDouble> row_sums) {
   Solution solution;
-  solution.num_keys = static_cast<int64_t>(row_sums.size());
-  solution.mass = Mass(params, solution.num_keys);
-  solution.classes.assign(row_sums.size(), Partition::kError);
-  solution.a.assign(row_sums.size(), 1.0);
+  solution.num_keys = num_keys;
+  solution.mass = Mass(params, num_keys);
+  solution.classes.assign(static_cast<size_t>(num_keys), Partition::kError);
+  solution.a.assign(static_cast<size_t>(num_keys), 1.0);
   solution.smallest_margin = std::numeric_limits<double>::infinity();
   if (row_sums.empty()) return solution;
   // ceil(m) = n: the smallest h, that is the largest row sum.

@@ -1,16 +1,22 @@
 // Canon, Accept: from a proposed partition to the one canonical solution.
 //
 // Equation:  Accept(X, P, t): Polish(X, P) with a proof that every margin is at least t: a, 1 - a
-//            on S, m|g| on R and E (S empty: |E| = m and half the gap of the gradients between E
-//            and R).
+//            on S, m|g| on R and E (S empty: |E| = m, copies counted, and half the gap of the
+//            gradients between E and R).
 //            Canon(X): (1) if Accept(X, P, 2t), that; (2) else P~ = Fallback(X): if Accept(X, P~,
 //            t), that; (3) else the fallback's a, rounded, marked ambiguous.
 //            Why one result: if some path stops at (1), all margins are >= 2t and P is the
 //            optimum's; on every other path P~ is the same partition, Accept(t) holds, and the same
 //            Polish is returned. If no path stops at (1), all return (2) or (3), functions of X.
-//            t = max(2^-30, 2 sqrt(2 m (m+n)(n+d) 2^-103 / ridge')),  ridge' = ridge - n u_kappa.
-// Shapes:    proposal: [n].
-// Units:     a-units.
+//            t = max(2^-30, 2 sqrt(2 m (m+n)(n+d) 2^-103 / ridge')),  ridge' = ridge - n u_kappa,
+//            n all copies.
+//            Merged keys: the theorem is about the problem with all copies written out. Its optimum
+//            is unique (K + ridge I >= ridge' I) and permuting equal keys leaves the problem alone,
+//            so equal keys have equal a* and one class: a partition of the distinct keys says all,
+//            and every margin is that of one copy. m, n, |E| and the norms of polish.h and
+//            fallback.h count copies; K-sums run over distinct keys with w a for a.
+// Shapes:    proposal, classes: one per group of gram; Solution: one per rank.
+// Units:     a-units of one copy.
 // Requires:  gram->num_keys() > mass; ridge' > 0.
 // Rejects:   none.
 // Effects:   evaluates Gram rows, brings factor to the accepted margin set, counts.
@@ -37,7 +43,8 @@ namespace lethe::svdd {
 double RidgeLower(const Params& params, int64_t num_keys);
 double MarginThreshold(const Params& params, int64_t num_keys);
 
-// False when the margins are not proved to be >= required; then *solution is unspecified.
+// False when the margins are not proved to be >= required; then *solution is unspecified. factor:
+// any, with the ids of gram's groups.
 // `threshold` is t; required is t or 2t.
 bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
             double threshold, double required, CholeskyFactor* factor, Solution* solution,
@@ -47,8 +54,10 @@ bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> c
 Solution Canon(GramCache* gram, const Params& params, const Start* proposal, CholeskyFactor* factor,
                Counters* counters);
 
-// The solution for n <= M: a = 1, rho from the given row sums sum_j K_ij.
-Solution SaturatedSolution(const Params& params, absl::Span<const DoubleDouble> row_sums);
+// The solution of num_keys <= M keys: a = 1, rho from the row sums sum_j K_ij (j all ranks) of the
+// distinct keys.
+Solution SaturatedSolution(const Params& params, int64_t num_keys,
+                           absl::Span<const DoubleDouble> row_sums);
 
 }  // namespace lethe::svdd
 

@@ -30,45 +30,50 @@ struct CanonicalSolver::State {
   Counters counters;
   // Caches from here: never part of a solution.
   CholeskyFactor factor;
-  std::vector<DoubleDouble> row_sums;  // sum_j K_ij in rank order, for n <= M
+  // For n <= M: sum_j K_ij over the first summed_ranks ranks j, one per distinct key among them.
+  std::vector<DoubleDouble> row_sums;
+  int64_t summed_ranks = 0;
+  int64_t saturated_values = 0;  // kernel values of SolveSaturated
 };
 
 // Row sums are folds in rank order, so adding keys continues them.
 void CanonicalSolver::State::SolveSaturated() {
-  const size_t n = static_cast<size_t>(gram.num_keys());
+  const KeyGroups& groups = gram.groups();
   const size_t dim = static_cast<size_t>(params.key_dim);
-  std::vector<double> row(n);
-  for (size_t j = row_sums.size(); j < n; ++j) {
-    const absl::Span<double> up_to = absl::MakeSpan(row).first(j + 1);
-    GramRow(gram.Key(static_cast<int64_t>(j)), gram.keys().first((j + 1) * dim), params.sigma,
-            up_to);
-    DoubleDouble own;
-    for (size_t i = 0; i < j; ++i) {
-      row_sums[i] += up_to[i];
-      own += up_to[i];
+  std::vector<double> row(static_cast<size_t>(groups.num_groups()));
+  int64_t row_of = -1;
+  for (int64_t rank = summed_ranks; rank < groups.num_keys(); ++rank) {
+    const int64_t group = groups.GroupOf(rank);
+    const bool is_new = group == static_cast<int64_t>(row_sums.size());
+    const size_t seen = row_sums.size() + (is_new ? 1 : 0);
+    if (row_of != group) {
+      GramRow(groups.Key(group), groups.distinct_keys().first(seen * dim), params.sigma,
+              absl::MakeSpan(row).first(seen));
+      saturated_values += static_cast<int64_t>(seen);
+      row_of = group;
     }
-    row_sums.push_back(own + up_to[j]);
+    for (size_t i = 0; i < row_sums.size(); ++i) row_sums[i] += row[i];
+    if (!is_new) continue;
+    DoubleDouble own;
+    for (int64_t i = 0; i <= rank; ++i) own += row[static_cast<size_t>(groups.GroupOf(i))];
+    row_sums.push_back(own);
   }
-  solution = SaturatedSolution(params, row_sums);
+  summed_ranks = groups.num_keys();
+  solution = SaturatedSolution(params, summed_ranks, row_sums);
 }
 
 Start CanonicalSolver::State::WarmStart() const {
-  const int64_t n = gram.num_keys();
-  const double mass = Mass(params, n);
+  const double mass = Mass(params, gram.num_keys());
   if (solution.mass != mass || solution.ambiguous ||
       static_cast<double>(solution.num_keys) <= mass) {
-    return ColdStart(n, mass);
+    return ColdStart(gram.weights(), mass);
   }
-  Start start;
-  start.classes = solution.classes;
-  start.classes.resize(static_cast<size_t>(n), Partition::kReserve);
-  start.a = solution.a;
-  start.a.resize(static_cast<size_t>(n), 0.0);
-  return start;
+  return Carry(gram.groups(), solution);
 }
 
 void CanonicalSolver::State::SolveBeyondMass() {
   row_sums.clear();
+  summed_ranks = 0;
   ++counters.solves;
   Start start = WarmStart();
   const bool settled = Propose(&gram, Mass(params, gram.num_keys()), params.ridge, &factor, &start);
@@ -78,11 +83,7 @@ void CanonicalSolver::State::SolveBeyondMass() {
 }
 
 void CanonicalSolver::State::KeepSupportRows() {
-  std::vector<int64_t> support;
-  for (size_t i = 0; i < solution.classes.size(); ++i) {
-    if (solution.classes[i] != Partition::kReserve) support.push_back(static_cast<int64_t>(i));
-  }
-  gram.KeepOnly(support);
+  gram.KeepOnly(SupportGroups(gram.groups(), solution));
 }
 
 CanonicalSolver::CanonicalSolver(const Params& params) : state_(std::make_unique<State>(params)) {}
@@ -91,9 +92,9 @@ CanonicalSolver::~CanonicalSolver() = default;
 
 CanonicalSolver::CanonicalSolver(const CanonicalSolver& other)
     : state_(std::make_unique<State>(other.state_->params)) {
-  state_->gram.Append(other.state_->gram.keys());
+  state_->gram.CopyKeys(other.state_->gram);
   state_->solution = other.state_->solution;
-  state_->counters = other.state_->counters;
+  state_->counters = other.counters();
 }
 
 absl::Status CanonicalSolver::Append(absl::Span<const double> keys) {
@@ -125,6 +126,7 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
   state_->factor = CholeskyFactor(state_->params.ridge);
   std::fill(state_->row_sums.begin(), state_->row_sums.end(), DoubleDouble());
   state_->row_sums.clear();
+  state_->summed_ranks = 0;
   std::fill(state_->solution.a.begin(), state_->solution.a.end(), 0.0);
   state_->solution = solution;
   state_->KeepSupportRows();
@@ -133,13 +135,20 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
 int64_t CanonicalSolver::num_keys() const { return state_->gram.num_keys(); }
 const Params& CanonicalSolver::params() const { return state_->params; }
 const Solution& CanonicalSolver::solution() const { return state_->solution; }
-const Counters& CanonicalSolver::counters() const { return state_->counters; }
-absl::Span<const double> CanonicalSolver::keys() const { return state_->gram.keys(); }
+const KeyGroups& CanonicalSolver::key_groups() const { return state_->gram.groups(); }
+std::vector<double> CanonicalSolver::keys() const { return key_groups().AllKeys(); }
+
+Counters CanonicalSolver::counters() const {
+  Counters counters = state_->counters;
+  counters.kernel_values += state_->gram.num_evaluations() + state_->saturated_values;
+  return counters;
+}
 
 size_t CanonicalSolver::state_bytes() const {
   return sizeof(State) + state_->gram.state_bytes() + state_->factor.state_bytes() +
          state_->row_sums.capacity() * sizeof(DoubleDouble) +
-         state_->solution.a.capacity() * (sizeof(double) + sizeof(Partition));
+         state_->solution.a.capacity() * sizeof(double) +
+         state_->solution.classes.capacity() * sizeof(Partition);
 }
 
 absl::StatusOr<Solution> SolveCanonical(const Params& params, absl::Span<const double> keys) {

@@ -62,6 +62,7 @@ double FastDot(const double* x, const double* y, size_t count) {
 
 void CholeskyFactor::Clear() {
   ids_.clear();
+  weights_.clear();
   std::fill(values_.begin(), values_.end(), 0.0);
 }
 
@@ -76,16 +77,18 @@ void CholeskyFactor::Reserve(size_t size) {
   stride_ = capacity;
 }
 
-void CholeskyFactor::Append(int64_t id, absl::Span<const double> column, double diagonal) {
+void CholeskyFactor::Append(int64_t id, absl::Span<const double> column, double weight) {
   LETHE_DCHECK(column.size() == size());
   const size_t s = size();
   Reserve(s + 1);
   std::vector<double> x(column.begin(), column.end());
   SolveLower(absl::MakeSpan(x));
   for (size_t j = 0; j < s; ++j) Column(j)[s] = x[j];
-  const double pivot = diagonal - FastDot(x.data(), x.data(), s);
-  Column(s)[s] = std::sqrt(std::max(pivot, floor_));
+  const double ridge = ridge_ / weight;
+  const double pivot = 2.0 * (1.0 + ridge) - FastDot(x.data(), x.data(), s);
+  Column(s)[s] = std::sqrt(std::max(pivot, ridge));
   ids_.push_back(id);
+  weights_.push_back(weight);
 }
 
 void CholeskyFactor::Remove(size_t position) {
@@ -113,6 +116,7 @@ void CholeskyFactor::Remove(size_t position) {
   std::fill(last, last + s, 0.0);
   for (size_t j = 0; j + 1 < s; ++j) Column(j)[s - 1] = 0.0;
   ids_.erase(ids_.begin() + static_cast<std::ptrdiff_t>(position));
+  weights_.erase(weights_.begin() + static_cast<std::ptrdiff_t>(position));
 }
 
 void CholeskyFactor::SolveLower(absl::Span<double> x) const {

@@ -24,7 +24,8 @@ class ActiveSet {
         ridge_(ridge),
         ridge_lower_(ridge_lower),
         gap_goal_(gap_goal),
-        n_(static_cast<size_t>(gram->num_keys())),
+        weights_(gram->weights()),
+        n_(weights_.size()),
         factor_(ridge) {}
 
   FallbackResult Run();
@@ -43,6 +44,7 @@ class ActiveSet {
   double ridge_;
   double ridge_lower_;
   double gap_goal_;
+  absl::Span<const double> weights_;
   size_t n_;
   CholeskyFactor factor_;
   std::vector<Partition> classes_;
@@ -52,7 +54,7 @@ class ActiveSet {
   std::vector<int64_t> margin_;
   std::vector<int64_t> error_;
   std::vector<int64_t> support_;
-  std::vector<DoubleDouble> weights_;  // a on support_
+  std::vector<DoubleDouble> totals_;  // w a on support_
   bool certified_ = false;
 };
 
@@ -74,7 +76,7 @@ FallbackResult ActiveSet::Run() {
 
 // The cold-started f64 proposal, clipped to the box; the rest of the mass goes by rank.
 void ActiveSet::MakeStart() {
-  Start start = ColdStart(static_cast<int64_t>(n_), mass_);
+  Start start = ColdStart(weights_, mass_);
   Propose(gram_, mass_, ridge_, &factor_, &start);
   factor_.Clear();
   a_.assign(n_, DoubleDouble());
@@ -83,13 +85,13 @@ void ActiveSet::MakeStart() {
     double value = start.classes[i] == Partition::kError ? 1.0 : 0.0;
     if (start.classes[i] == Partition::kMargin) value = std::clamp(start.a[i], 0.0, 1.0);
     a_[i] = value;
-    rest += -value;
+    rest = rest - a_[i] * weights_[i];
   }
   for (size_t i = 0; i < n_ && !(rest == DoubleDouble()); ++i) {
-    const DoubleDouble wanted = a_[i] + rest;
+    const DoubleDouble wanted = a_[i] + rest / weights_[i];
     const DoubleDouble given = wanted < 0.0 ? DoubleDouble() : wanted > 1.0 ? 1.0 : wanted;
     // What this row took; exact enough that the sum row of the next solve settles it.
-    rest = given == wanted ? DoubleDouble() : rest - (given - a_[i]);
+    rest = given == wanted ? DoubleDouble() : rest - (given - a_[i]) * weights_[i];
     a_[i] = given;
   }
   classes_.resize(n_);
@@ -104,18 +106,18 @@ void ActiveSet::CollectSets() {
   margin_.clear();
   error_.clear();
   support_.clear();
-  weights_.clear();
+  totals_.clear();
   for (size_t i = 0; i < n_; ++i) {
     if (classes_[i] == Partition::kReserve) continue;
     (classes_[i] == Partition::kMargin ? margin_ : error_).push_back(static_cast<int64_t>(i));
     support_.push_back(static_cast<int64_t>(i));
-    weights_.push_back(a_[i]);
+    totals_.push_back(a_[i] * weights_[i]);
   }
 }
 
 bool ActiveSet::StepOnMargin() {
   PartitionSystem system(gram_, mass_, ridge_, ridge_lower_, margin_, error_);
-  SyncFactor(gram_, ridge_, margin_, &factor_);
+  SyncFactor(gram_, weights_, margin_, &factor_);
   system.Refine(factor_);
   DoubleDouble step = 1.0;
   size_t blocking = kNone;
@@ -142,7 +144,7 @@ bool ActiveSet::StepOnMargin() {
     return false;
   }
   lambda_ = system.lambda();
-  margin_gap_ = std::sqrt(static_cast<double>(margin_.size())) * system.residual_norm() +
+  margin_gap_ = std::sqrt(system.num_copies()) * system.residual_norm() +
                 system.sum_residual() * (std::abs(lambda_.hi) + 1.0);
   CollectSets();
   return true;
@@ -153,16 +155,16 @@ DoubleDouble ActiveSet::Gradient(size_t i) const {
   std::vector<double> values(support_.size());
   gram_->Block(row, support_, absl::MakeSpan(values));
   DoubleDouble sum = a_[i] * ridge_;
-  for (size_t k = 0; k < support_.size(); ++k) sum += weights_[k] * values[k];
+  for (size_t k = 0; k < support_.size(); ++k) sum += totals_[k] * values[k];
   return sum * 2.0;
 }
 
 bool ActiveSet::Enter() {
   // A f64 pass finds the rows that need double-double: wrong or nearly wrong ones.
-  std::vector<double> weights;
-  for (const DoubleDouble& w : weights_) weights.push_back(w.hi);
+  std::vector<double> totals;
+  for (const DoubleDouble& total : totals_) totals.push_back(total.hi);
   std::vector<double> sums;
-  WeightedRowSum(gram_, support_, weights, &sums);
+  WeightedRowSum(gram_, support_, totals, &sums);
   const double k = static_cast<double>(support_.size());
   const double rough = 0x1.0p-53 * (mass_ + 1.0) * (k + 64.0);
   const double fine = (4.0 * k + 20.0) * 0x1.0p-104 * (4.0 * mass_ + 4.0);
@@ -184,7 +186,7 @@ bool ActiveSet::Enter() {
     const double sign = classes_[i] == Partition::kError ? 1.0 : -1.0;
     if (sign * (2.0 * (sums[i] + ridge_ * a_[i].hi) - lambda_.hi) < -rough) continue;
     const DoubleDouble violation = (Gradient(i) - lambda_) * sign;
-    gap += std::max(0.0, violation.hi + fine);
+    gap += weights_[i] * std::max(0.0, violation.hi + fine);
     if (margin_.empty() && sign > 0.0 && violation >= 0.0 && partner == kNone) partner = i;
     if (violation > worst) {
       worst = violation;

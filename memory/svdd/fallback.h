@@ -4,11 +4,12 @@
 //            ratio tests, gradients and stopping rule are double-double: solve on S with E fixed
 //            (PartitionSystem), step to the first bound (ties: lowest rank), else let the most
 //            violating member of R or E enter (ties: lowest rank), until the duality gap
-//              G = sum a_i max(g_i, 0) + (1 - a_i) max(-g_i, 0)  <  ridge' t^2/2,
-//            which proves |a - a*|_2 < t/2. Classes read off: R if a <= t/2, E if a >= 1 - t/2,
-//            else S.
-// Shapes:    a, classes: [n].
-// Units:     a-units.
+//              G = sum w_i (a_i max(g_i, 0) + (1 - a_i) max(-g_i, 0))  <  ridge' t^2/2,
+//            that is the gap of the problem with all copies written out; it proves sqrt(sum w_i (a_i
+//            - a*_i)^2) < t/2, so |a_i - a*_i| < t/2 for every copy. Classes read off: R if a <=
+//            t/2, E if a >= 1 - t/2, else S.
+// Shapes:    a, classes: one per group of gram.
+// Units:     a-units of one copy.
 // Requires:  gram->num_keys() > mass, ridge_lower > 0.
 // Rejects:   none; `certified` is false when the gap was not reached.
 // Effects:   evaluates Gram rows.

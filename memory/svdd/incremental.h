@@ -3,15 +3,16 @@
 //
 // Equation:  Cauwenberghs and Poggio (2001); Ramesh, SV-Attention, incremental solver, with K +
 //            ridge I for K in every quadratic term and in the scaled variables a = alpha m of
-//            problem.h. Along a sweep of some a_f (rates d_f) and of the mass (rate dm): A da_S =
-//            dlambda 1 - 2 K_Sf d_f, sum da_S = dm - sum d_f, A = 2(K + ridge I)_SS; excess e_i =
-//            2((K + ridge I)a)_i - lambda moves by 2 K_iS da_S + 2 K_if d_f - dlambda. Events,
-//            smallest step first: a of S reaches 0 (to R) or 1 (to E); e of R or E reaches 0 (to
-//            S); the swept key's e reaches 0 (Add: to S); the end of the sweep.
-//              Add:    n <= M: a = 1. Else sweep the new a from 0 up to 1; then, if m < M, the mass
-//                up to M.
-//              Remove: n - 1 <= M: a = 1. Else sweep the a of the leaving keys, all at once, down
-//                to 0.
+//            problem.h, on distinct keys with multiplicities w. Along a sweep of some copies f
+//            (rates d_f) and of the mass (rate dm): A dT_S = dlambda 1 - 2 K_Sf d_f, sum dT_S = dm -
+//            sum d_f, T = w a, A = 2(K_SS + diag(ridge/w)); excess e_i = 2((K T)_i + ridge a_i) -
+//            lambda moves by 2 K_iS dT_S + 2 K_if d_f + 2 ridge da_i - dlambda. Events, smallest
+//            step first: a of S reaches 0 (to R) or 1 (to E); e of R or E reaches 0 (to S); the
+//            swept key's e reaches 0 (Add: to S); the end of the sweep.
+//              Add:    n <= M: a = 1. Else sweep the new copy's a from 0 up to 1 beside its equals,
+//                whose a it has when its e reaches 0; join them; then, if m < M, the mass up to M.
+//              Remove: n - 1 <= M: a = 1. Else take the leaving copies out of their keys (w falls)
+//                and sweep their a, all at once, down to 0.
 //            Empty margin: if the others must give mass, lambda rises to the largest gradient in E
 //            and the swept key; if they must take it, to the smallest in R; that key enters S.
 //            Ties: steps of length 0 are executed; only the key just moved is barred, and only at
@@ -22,11 +23,11 @@
 // Requires:  none.
 // Rejects:   INVALID_ARGUMENT: keys that CheckKeys refuses, ranks out of range or not ascending.
 //            FAILED_PRECONDITION: n u_kappa > ridge/2. On error nothing changed.
-// Effects:   Remove overwrites the key and every cached number of it; the factor is rebuilt after
-//            it.
+// Effects:   Remove overwrites the key (if no copy is left) and every cached number of it; the factor
+//            is rebuilt after it.
 // Numerics:  solution() is that of SolveCanonical on the present keys, bit for bit: the homotopy
 //            only proposes. After more than 20 n + 200 events the proposal is dropped. Cost
-//            O(events n s).
+//            O(n + events D s), D distinct keys, s of them in the margin set.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_INCREMENTAL_H_
 #define LETHE_MEMORY_SVDD_INCREMENTAL_H_
@@ -41,6 +42,7 @@
 #include "memory/svdd/cholesky.h"
 #include "memory/svdd/gram_cache.h"
 #include "memory/svdd/problem.h"
+#include "memory/svdd/propose.h"
 
 namespace lethe::svdd {
 
@@ -55,45 +57,62 @@ class IncrementalSolver {
   const Solution& solution() const { return solution_; }
   const Counters& counters() const { return counters_; }
   int64_t num_keys() const { return gram_.num_keys(); }
-  absl::Span<const double> keys() const { return gram_.keys(); }
+  std::vector<double> keys() const { return gram_.groups().AllKeys(); }
   int64_t num_events() const { return num_events_; }
 
  private:
+  // Copies of one key that a sweep moves; weights_ does not count them.
+  struct Loose {
+    int64_t group = 0;
+    double count = 1.0;
+    double a = 0.0;
+    double rate = 0.0;
+  };
   struct Sweep {
-    std::vector<int64_t> swept;
-    std::vector<double> rates;
+    std::vector<Loose> loose;
     double mass_rate = 0.0;
     double length = 0.0;
-    int64_t entering = -1;  // the key whose own excess ends the sweep (Add)
+    bool enters = false;  // the excess of loose[0] ends the sweep (Add)
   };
   struct Direction {
-    std::vector<double> a;         // [n]
-    std::vector<double> gradient;  // [n]
+    std::vector<double> a;         // per group, of one copy
+    std::vector<double> gradient;  // per group
     double lambda = 0.0;
   };
   struct Event {
     double length = 0.0;
-    int64_t index = -1;  // -1: the end of the sweep
+    int64_t index = kEnd;
   };
+  static constexpr int64_t kEnd = -1;     // of the sweep
+  static constexpr int64_t kEnters = -2;  // loose[0]
   enum class Outcome { kEnded, kEntered, kLost };
 
-  Outcome Run(const Sweep& sweep);
-  bool IsSwept(const Sweep& sweep, int64_t index) const;
-  // Gives an empty margin set its member; kEntered when that is the entering key.
+  // The sweep of the new copy of `group`; false when it was lost.
+  bool SweepIn(int64_t group);
+  // Takes copies of the ranks' keys out of weights_.
+  std::vector<Loose> TakeOut(absl::Span<const int64_t> ranks);
+  void Join(const Loose& copy, Outcome outcome);
+  Outcome Run(Sweep* sweep);
+  // Gives an empty margin set its member; kEntered when that is the entering copy.
   Outcome FillMargin(const Sweep& sweep);
   Direction DirectionOf(const Sweep& sweep);
   Event NextEvent(const Sweep& sweep, const Direction& direction, double rest,
                   int64_t barred) const;
   // Length at which key i has an event, or infinity.
-  double EventLength(const Sweep& sweep, const Direction& direction, int64_t i) const;
-  void Advance(const Direction& direction, double length);
+  double EventLength(const Direction& direction, int64_t i) const;
+  double EnteringLength(const Loose& copy, const Direction& direction) const;
+  void Advance(const Direction& direction, double length, Sweep* sweep);
   void Move(int64_t index, const Direction& direction);
   void SetClass(int64_t index, Partition place);
-  void LeaveBounds();
+  void LeaveBounds(Start* start) const;
+  // The homotopy starts at the canonical solution, which is of all ranks but those added since.
   void Prepare();
-  // Canon with the homotopy's state as proposal, or with none.
-  void Conclude(bool proposal);
+  void SyncMargin();
+  // Canon with this proposal, or with none.
+  void Conclude(Start* proposal);
   double Excess(size_t i) const { return gradient_[i] - lambda_; }
+  // Gradient of a loose copy.
+  double LooseGradient(const Loose& copy) const;
 
   Params params_;
   GramCache gram_;
@@ -101,10 +120,11 @@ class IncrementalSolver {
   Solution solution_;
   Counters counters_;
   int64_t num_events_ = 0;
-  // The homotopy's state during an operation.
+  // The homotopy's state during an operation, per group of gram_.
+  std::vector<double> weights_;  // copies that are not loose; without one a key has no events
   std::vector<Partition> classes_;
-  std::vector<double> a_;
-  std::vector<double> gradient_;  // 2((K + ridge I) a)_i
+  std::vector<double> a_;         // of one copy
+  std::vector<double> gradient_;  // 2((K T)_i + ridge a_i)
   double lambda_ = 0.0;
 };
 

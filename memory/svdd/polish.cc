@@ -81,10 +81,6 @@ void MatrixTimes(const double* gram, size_t stride, absl::Span<const DoubleDoubl
   for (size_t i = 0; i < stride; i += 4) RowsTimes(gram + i, stride, x, out->data() + i);
 }
 
-double Norm(const std::vector<double>& x) {
-  return std::sqrt(FastDot(x.data(), x.data(), x.size()));
-}
-
 // Bounds are rounded up by this factor, which covers the rounding of their own evaluation.
 constexpr double kUp = 1.0 + 0x1.0p-40;
 
@@ -135,19 +131,13 @@ double RoundToGrid(const DoubleDouble& x) {
   return whole / kGridBits;
 }
 
-DoubleDouble WideRowSum(absl::Span<const double> row, absl::Span<const int64_t> indices,
-                        absl::Span<const DoubleDouble> weights) {
-  DoubleDouble sum;
-  for (size_t k = 0; k < indices.size(); ++k) {
-    sum += weights[k] * row[static_cast<size_t>(indices[k])];
-  }
-  return sum;
-}
-
-void SyncFactor(GramCache* gram, double ridge, const std::vector<int64_t>& margin,
-                CholeskyFactor* factor) {
+void SyncFactor(GramCache* gram, absl::Span<const double> weights,
+                const std::vector<int64_t>& margin, CholeskyFactor* factor) {
   for (size_t p = factor->size(); p-- > 0;) {
-    if (!std::binary_search(margin.begin(), margin.end(), factor->ids()[p])) factor->Remove(p);
+    const int64_t id = factor->ids()[p];
+    const bool stays = std::binary_search(margin.begin(), margin.end(), id) &&
+                       factor->weights()[p] == weights[static_cast<size_t>(id)];
+    if (!stays) factor->Remove(p);
   }
   std::vector<int64_t> present = factor->ids();
   std::sort(present.begin(), present.end());
@@ -157,7 +147,7 @@ void SyncFactor(GramCache* gram, double ridge, const std::vector<int64_t>& margi
     const std::vector<int64_t> ids = factor->ids();
     gram->Block(ids, {id}, absl::MakeSpan(column));
     for (double& value : column) value *= 2.0;
-    factor->Append(id, column, 2.0 * (1.0 + ridge));
+    factor->Append(id, column, weights[static_cast<size_t>(id)]);
   }
 }
 
@@ -172,6 +162,16 @@ PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, dou
       stride_((margin_.size() + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce) {
   LETHE_CHECK(!margin_.empty() && ridge_lower > 0.0);
   const size_t s = margin_.size();
+  const absl::Span<const double> weights = gram->weights();
+  for (const int64_t id : margin_) {
+    weights_.push_back(weights[static_cast<size_t>(id)]);
+    copies_ += weights_.back();
+  }
+  std::vector<DoubleDouble> error_weights;
+  for (const int64_t id : error_) {
+    error_weights.emplace_back(weights[static_cast<size_t>(id)]);
+    error_copies_ += weights[static_cast<size_t>(id)];
+  }
   gram_ = gram->TakeBuffer(stride_ * (s + error_.size()));
   for (size_t c = 0; c < s + error_.size(); ++c) {
     const absl::Span<const double> row = gram->Row(c < s ? margin_[c] : error_[c - s]);
@@ -179,8 +179,7 @@ PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, dou
     for (size_t i = 0; i < s; ++i) to[i] = row[static_cast<size_t>(margin_[i])];
     std::fill(to + s, to + stride_, 0.0);
   }
-  const std::vector<DoubleDouble> ones(error_.size(), DoubleDouble(1.0));
-  MatrixTimes(gram_.data() + s * stride_, stride_, ones, &error_part_);
+  MatrixTimes(gram_.data() + s * stride_, stride_, error_weights, &error_part_);
   error_part_.resize(s);
 }
 
@@ -206,40 +205,48 @@ bool PartitionSystem::Permute(const CholeskyFactor& factor) {
   return std::isfinite(inverse_sum_) && inverse_sum_ > 0.0;
 }
 
+double PartitionSystem::Norm(const std::vector<double>& x) const {
+  std::vector<double> weighted(x.size());
+  for (size_t i = 0; i < x.size(); ++i) weighted[i] = weights_[i] * x[i];
+  return std::sqrt(FastDot(weighted.data(), x.data(), x.size()));
+}
+
 double PartitionSystem::Residual(std::vector<double>* residual) const {
   const size_t s = margin_.size();
+  std::vector<DoubleDouble> totals(s);
+  for (size_t i = 0; i < s; ++i) totals[i] = a_[i] * weights_[i];
   std::vector<DoubleDouble> product;
-  MatrixTimes(gram_.data(), stride_, a_, &product);
+  MatrixTimes(gram_.data(), stride_, totals, &product);
   residual->resize(s);
-  DoubleDouble sum = TwoSum(mass_, -static_cast<double>(error_.size()));
+  DoubleDouble sum = TwoSum(mass_, -error_copies_);
   for (size_t i = 0; i < s; ++i) {
     const DoubleDouble half = product[i] + error_part_[i] + a_[i] * ridge_;
     (*residual)[i] = (lambda_ - half * 2.0).hi;
-    sum += -a_[i];
+    sum += -totals[i];
   }
   return sum.hi;
 }
 
 // Error of one entry of Residual: the blocks (11^2 u^2), their double-double sums and those of
-// error_part_ (under 3u^2 each), ridge and lambda terms, all of magnitude at most 2 sum K|a| +
-// lambda. With a >= 0 the sum is lambda itself up to the residual.
+// error_part_ (under 3u^2 each), w a (2u^2), ridge and lambda terms, all of magnitude at most 2 sum
+// K w|a| + lambda. With a >= 0 the sum is lambda itself up to the residual.
 double PartitionSystem::RowErrorBound() const {
   double absolute = 0.0;
   double sum = 0.0;
-  for (const DoubleDouble& x : a_) {
-    absolute += std::abs(x.hi);
-    sum += x.hi;
+  for (size_t i = 0; i < a_.size(); ++i) {
+    absolute += weights_[i] * std::abs(a_[i].hi);
+    sum += weights_[i] * a_[i].hi;
   }
   const double columns = static_cast<double>(margin_.size() + error_.size());
   const bool nonnegative = absolute <= sum * kUp;
-  const double loose = 2.0 * (absolute + static_cast<double>(error_.size())) * (1.0 + ridge_);
+  const double loose = 2.0 * (absolute + error_copies_) * (1.0 + ridge_);
   const double magnitude =
       std::abs(lambda_.hi) + (nonnegative ? std::abs(lambda_.hi) + 1.0 : loose);
   return (100.0 + 2.0 * columns) * 0x1.0p-105 * magnitude;
 }
 
 PartitionSystem::Radius PartitionSystem::RadiusOf(double sum_residual, double residual_norm) const {
-  const double s = static_cast<double>(margin_.size());
+  const double s = copies_;
   const double root = std::sqrt(s);
   const double along = sum_residual / root;
   const double across = (residual_norm + 2.0 * s * (1.0 + ridge_) * along) / (2.0 * ridge_lower_);
@@ -247,6 +254,7 @@ PartitionSystem::Radius PartitionSystem::RadiusOf(double sum_residual, double re
   return {radius, (residual_norm / root + 2.0 * root * (1.0 + ridge_) * radius) * kUp};
 }
 
+// The factor is of the totals w a.
 void PartitionSystem::Correction(double sum_residual, const std::vector<double>& residual,
                                  std::vector<double>* delta, double* delta_lambda) const {
   const size_t s = margin_.size();
@@ -259,14 +267,14 @@ void PartitionSystem::Correction(double sum_residual, const std::vector<double>&
   delta->resize(s);
   for (size_t p = 0; p < s; ++p) {
     const size_t i = place_[p];
-    (*delta)[i] = solved[p] + *delta_lambda * inverse_ones_[i];
+    (*delta)[i] = (solved[p] + *delta_lambda * inverse_ones_[i]) / weights_[i];
   }
 }
 
 bool PartitionSystem::Refine(const CholeskyFactor& factor) {
   if (!Permute(factor)) return false;
   const size_t s = margin_.size();
-  const double root = std::sqrt(static_cast<double>(s));
+  const double root = std::sqrt(copies_);
   a_.assign(s, DoubleDouble());
   lambda_ = DoubleDouble();
   std::vector<double> residual;
@@ -274,8 +282,9 @@ bool PartitionSystem::Refine(const CholeskyFactor& factor) {
   double previous = std::numeric_limits<double>::infinity();
   for (int step = 0; step < kMaxSteps; ++step) {
     const double sum_residual = Residual(&residual);
-    const double sum_error = (4.0 * static_cast<double>(s) + 8.0) * 0x1.0p-106 *
-                             (mass_ + static_cast<double>(error_.size()) + 1.0);
+    // 3u^2 a sum, 2u^2 a product w a.
+    const double sum_error =
+        (4.0 * static_cast<double>(s) + 8.0) * 0x1.0p-106 * (mass_ + error_copies_ + 1.0);
     sum_residual_ = std::abs(sum_residual) + sum_error;
     residual_norm_ = Norm(residual) + root * RowErrorBound();
     const Radius radius = RadiusOf(sum_residual_, residual_norm_);
@@ -296,16 +305,21 @@ double PartitionSystem::WideResidual(const Wide& wide, std::vector<double>* resi
   const size_t s = margin_.size();
   residual->resize(s);
   WideFixed sum = WideFixed::FromDouble(mass_);
-  sum -= WideFixed::FromDouble(static_cast<double>(error_.size()));
+  sum -= WideFixed::FromDouble(error_copies_);
+  std::vector<WideFixed> totals(s);  // w a, each within 2^-255
+  for (size_t i = 0; i < s; ++i) {
+    totals[i].AddProduct(weights_[i], wide.a[i]);
+    sum -= totals[i];
+  }
   for (size_t i = 0; i < s; ++i) {
     WideFixed row = wide.lambda;
-    for (size_t c = 0; c < s; ++c) row.AddProduct(-2.0 * gram_[c * stride_ + i], wide.a[c]);
+    for (size_t c = 0; c < s; ++c) row.AddProduct(-2.0 * gram_[c * stride_ + i], totals[c]);
     for (size_t c = s; c < s + error_.size(); ++c) {
-      row -= WideFixed::FromDouble(2.0 * gram_[c * stride_ + i]);
+      const double weight = cache_->weights()[static_cast<size_t>(error_[c - s])];
+      row.AddProduct(-2.0 * gram_[c * stride_ + i], WideFixed::FromDouble(weight));
     }
     row.AddProduct(-2.0 * ridge_, wide.a[i]);
     (*residual)[i] = row.ToDouble();
-    sum -= wide.a[i];
   }
   return sum.ToDouble();
 }
@@ -323,11 +337,11 @@ bool PartitionSystem::RefineWide(Wide* wide) const {
   std::vector<double> delta;
   for (int step = 0; step < kMaxSteps; ++step) {
     const double sum_residual = WideResidual(*wide, &residual);
+    // At most 2^-255 a product, doubled on totals that enter another one.
     const double columns = static_cast<double>(s + error_.size() + 4);
     const double entry_error = columns * 0x1.0p-253;
-    const Radius radius =
-        RadiusOf(std::abs(sum_residual) + entry_error,
-                 Norm(residual) + std::sqrt(static_cast<double>(s)) * entry_error);
+    const Radius radius = RadiusOf(std::abs(sum_residual) + entry_error,
+                                   Norm(residual) + std::sqrt(copies_) * entry_error);
     if (radius.a <= 0x1.0p-200 && radius.lambda <= 0x1.0p-195) return true;
     double delta_lambda = 0.0;
     Correction(sum_residual, residual, &delta, &delta_lambda);

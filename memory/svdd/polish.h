@@ -1,23 +1,30 @@
 // PartitionSystem: the linear system of a partition, solved to more than double precision and
 // rounded.
 //
-// Equation:  for margin set S (not empty) and error set E:  2((K + ridge I) a)_i + 2 sum_E K_ie =
-//            lambda on S, sum_S a = m - |E|. Refined with double-double residuals r0 (sum row), r1
-//            until the radius
+// Equation:  for margin set S (not empty) and error set E, sets of distinct keys with
+//            multiplicities w:  2 sum_S K_ij w_j a_j + 2 ridge a_i + 2 sum_E K_ie w_e = lambda on S,
+//            sum_S w a = m - |E|; a is of one copy, |E| = sum_E w. Refined with double-double
+//            residuals r0 (sum row), r1 until the radius
 //              |r0|/sqrt(s) + (|r1| + 2s(1+ridge)|r0|/sqrt(s))/(2 ridge'),  ridge' = ridge - n
-//                u_kappa,
-//            which bounds |a - a_exact|_2, is far below half an ulp; then a and rho = 1 - lambda/m
-//            are rounded to nearest on the grid below. Where the radius leaves a rounding open, 256
-//            fraction bits decide.
-// Shapes:    margin, error: ranks, ascending; a(): [s].
+//                u_kappa,  s = sum_S w,  |x| = sqrt(sum_S w x^2),
+//            which bounds |a - a_exact|, so every entry's error too (w >= 1), is far below half an
+//            ulp; then a and rho = 1 - lambda/m are rounded to nearest on the grid below. Where the
+//            radius leaves a rounding open, 256 fraction bits decide.
+//            Why the radius: written out for all copies the system has n, s, |E| as counted here
+//            and the same solution on every copy (its matrix A = 2(K + ridge I)_SS >= 2 ridge' I
+//            has one solution, which permuting copies leaves alone); a copied residual has the norm
+//            above. Let d = a - a_exact. 1'd = -r0: the part of d along 1 is |r0|/sqrt(s), the rest
+//            e has 1'e = 0, so e'A e = -e'(r1 + A(d - e)) <= |e| (|r1| + 2s(1+ridge)|r0|/sqrt(s)),
+//            where |A| <= 2s(1+ridge); and e'A e >= 2 ridge' |e|^2. lambda: the mean of the rows.
+// Shapes:    margin, error: groups, ascending; a(): one per member of margin.
 // Units:     a-units.
-// Requires:  factor of 2(K + ridge I) over exactly the margin set, in any order; 0 < ridge' <=
-//            ridge.
+// Requires:  factor (cholesky.h) over exactly the margin set with the weights of gram, in any
+//            order; 0 < ridge' <= ridge.
 // Rejects:   Refine, RoundTo return false when the refinement does not converge.
 // Effects:   evaluates Gram rows of S and E; borrows the cache's buffer, so gram outlives it.
 // Numerics:  what RoundTo returns is a function of the keys, parameters and classes alone: not of
-//            the factor or its order. Grid: doubles, and multiples of 2^-60 below 2^-8. Cost O(s (s
-//            + e)) per step.
+//            the factor or its order. Grid: doubles, and multiples of 2^-60 below 2^-8. Cost per
+//            step O(s (s + e)) in distinct keys.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_POLISH_H_
 #define LETHE_MEMORY_SVDD_POLISH_H_
@@ -52,7 +59,8 @@ class PartitionSystem {
   // After Refine.
   const std::vector<DoubleDouble>& a() const { return a_; }
   const DoubleDouble& lambda() const { return lambda_; }
-  double radius() const { return radius_; }                // of a(), 2-norm
+  double num_copies() const { return copies_; }            // s
+  double radius() const { return radius_; }                // of a(), in the norm above
   double lambda_radius() const { return lambda_radius_; }  // of lambda()
   // Bounds on |r1|_2 and |r0| of a() and lambda().
   double residual_norm() const { return residual_norm_; }
@@ -66,8 +74,10 @@ class PartitionSystem {
  private:
   struct Wide;
 
-  // residual_i = lambda - 2((K + ridge I)a)_i - 2 sum_E K_ie; returns m - |E| - sum a.
+  // r1; returns r0.
   double Residual(std::vector<double>* residual) const;
+  // sqrt(sum_S w x^2).
+  double Norm(const std::vector<double>& x) const;
   struct Radius {
     double a;
     double lambda;
@@ -88,9 +98,12 @@ class PartitionSystem {
   double ridge_lower_;
   std::vector<int64_t> margin_;
   std::vector<int64_t> error_;
-  size_t stride_;                         // s rounded up to whole vectors
-  std::vector<double> gram_;              // [s + e][stride_]: columns of S, then of E; rows S
-  std::vector<DoubleDouble> error_part_;  // [s] sum_E K_ie
+  std::vector<double> weights_;           // of margin_
+  double copies_ = 0.0;                   // s, their sum
+  double error_copies_ = 0.0;             // |E|
+  size_t stride_;                         // margin_.size() rounded up to whole vectors
+  std::vector<double> gram_;              // columns of S, then of E, stride_ apart; rows S
+  std::vector<DoubleDouble> error_part_;  // sum_E K_ie w_e
   std::vector<DoubleDouble> a_;
   DoubleDouble lambda_;
   double radius_ = 0.0;
@@ -103,16 +116,12 @@ class PartitionSystem {
   double inverse_sum_ = 0.0;                // 1'A^-1 1
 };
 
-// Makes `factor` that of 2(K + ridge I) over `margin` (ascending), keeping what it can.
-void SyncFactor(GramCache* gram, double ridge, const std::vector<int64_t>& margin,
-                CholeskyFactor* factor);
+// Makes `factor` that over `margin` (ascending), keeping what it can. weights: [num_groups].
+void SyncFactor(GramCache* gram, absl::Span<const double> weights,
+                const std::vector<int64_t>& margin, CholeskyFactor* factor);
 
 // The nearest grid value to x, ties to even.
 double RoundToGrid(const DoubleDouble& x);
-
-// sum_j weights[j] K(i, indices[j]), one double-double chain in the order given.
-DoubleDouble WideRowSum(absl::Span<const double> row, absl::Span<const int64_t> indices,
-                        absl::Span<const DoubleDouble> weights);
 
 }  // namespace lethe::svdd
 

@@ -7,25 +7,25 @@
 
 namespace lethe::svdd {
 
-PrimalSolver::PrimalSolver(absl::Span<const int64_t> ids, absl::Span<const double> gram,
-                           double mass, double ridge, CholeskyFactor* factor)
-    : ids_(ids), gram_(gram), mass_(mass), ridge_(ridge), factor_(factor) {
-  LETHE_CHECK(gram.size() == ids.size() * ids.size());
+PrimalSolver::PrimalSolver(absl::Span<const int64_t> ids, absl::Span<const double> weights,
+                           absl::Span<const double> gram, double mass, double ridge,
+                           CholeskyFactor* factor)
+    : ids_(ids), weights_(weights), gram_(gram), mass_(mass), ridge_(ridge), factor_(factor) {
+  LETHE_CHECK(gram.size() == ids.size() * ids.size() && weights.size() == ids.size());
 }
 
 bool PrimalSolver::Run(std::vector<Partition>* classes, std::vector<double>* a) {
-  const size_t w = ids_.size();
-  LETHE_CHECK(classes->size() == w && a->size() == w);
+  const size_t n = ids_.size();
+  LETHE_CHECK(classes->size() == n && a->size() == n);
   classes_ = *classes;
-  a_ = *a;
-  error_part_.assign(w, 0.0);
-  for (size_t j = 0; j < w; ++j) {
-    if (classes_[j] != Partition::kError) continue;
-    error_count_ += 1.0;
-    Axpy(2.0, Column(j), w, error_part_.data());
+  totals_.resize(n);
+  error_part_.assign(n, 0.0);
+  for (size_t j = 0; j < n; ++j) {
+    totals_[j] = weights_[j] * (*a)[j];
+    if (classes_[j] == Partition::kError) MoveError(j, 1.0);
   }
   SyncFactor();
-  const int64_t limit = 20 * static_cast<int64_t>(w) + 200;
+  const int64_t limit = 20 * static_cast<int64_t>(n) + 200;
   bool settled = false;
   size_t block = kFirstBlock;
   int64_t steps_before = 0;
@@ -43,8 +43,13 @@ bool PrimalSolver::Run(std::vector<Partition>* classes, std::vector<double>* a) 
     block = 2 * steps <= static_cast<int64_t>(block) ? 2 * block : std::max<size_t>(1, block / 2);
   }
   *classes = classes_;
-  *a = a_;
+  for (size_t j = 0; j < n; ++j) (*a)[j] = totals_[j] / weights_[j];
   return settled;
+}
+
+void PrimalSolver::MoveError(size_t local, double sign) {
+  error_count_ += sign * weights_[local];
+  Axpy(2.0 * sign * weights_[local], Column(local), ids_.size(), error_part_.data());
 }
 
 void PrimalSolver::SyncFactor() {
@@ -55,7 +60,8 @@ void PrimalSolver::SyncFactor() {
   for (size_t p = 0; p < factor_->size(); ++p) {
     const auto at = std::lower_bound(ids_.begin(), ids_.end(), factor_->ids()[p]);
     const size_t local = static_cast<size_t>(at - ids_.begin());
-    const bool known = at != ids_.end() && *at == factor_->ids()[p];
+    const bool known =
+        at != ids_.end() && *at == factor_->ids()[p] && weights_[local] == factor_->weights()[p];
     local_.push_back(local);
     if (known && classes_[local] == Partition::kMargin) {
       present[local] = true;
@@ -84,26 +90,20 @@ void PrimalSolver::SyncFactor() {
 }
 
 void PrimalSolver::EnterMargin(size_t local) {
-  if (classes_[local] == Partition::kError) {
-    error_count_ -= 1.0;
-    Axpy(-2.0, Column(local), ids_.size(), error_part_.data());
-  }
+  if (classes_[local] == Partition::kError) MoveError(local, -1.0);
   classes_[local] = Partition::kMargin;
   std::vector<double> column(local_.size());
   const double* gram = Column(local);
   for (size_t p = 0; p < local_.size(); ++p) column[p] = 2.0 * gram[local_[p]];
-  factor_->Append(ids_[local], column, 2.0 * (gram[local] + ridge_));
+  factor_->Append(ids_[local], column, weights_[local]);
   local_.push_back(local);
 }
 
 void PrimalSolver::LeaveMargin(size_t position, Partition place) {
   const size_t local = local_[position];
   classes_[local] = place;
-  a_[local] = place == Partition::kError ? 1.0 : 0.0;
-  if (place == Partition::kError) {
-    error_count_ += 1.0;
-    Axpy(2.0, Column(local), ids_.size(), error_part_.data());
-  }
+  totals_[local] = place == Partition::kError ? weights_[local] : 0.0;
+  if (place == Partition::kError) MoveError(local, 1.0);
   factor_->Remove(position);
   local_.erase(local_.begin() + static_cast<std::ptrdiff_t>(position));
 }
@@ -114,7 +114,7 @@ bool PrimalSolver::Step() {
   std::vector<double> target(s);
   for (size_t p = 0; p < s; ++p) target[p] = error_part_[local_[p]];
   factor_->SolveLower(absl::MakeSpan(ones), absl::MakeSpan(target));
-  // lambda = (c + 1'A^-1 b)/(1'A^-1 1), a_S = A^-1 (lambda 1 - b).
+  // lambda = (c + 1'A^-1 b)/(1'A^-1 1), totals = A^-1 (lambda 1 - b).
   lambda_ = ((mass_ - error_count_) + FastDot(ones.data(), target.data(), s)) /
             FastDot(ones.data(), ones.data(), s);
   for (size_t p = 0; p < s; ++p) target[p] = lambda_ * ones[p] - target[p];
@@ -122,35 +122,39 @@ bool PrimalSolver::Step() {
   double step = 1.0;
   size_t blocking = s;
   for (size_t p = 0; p < s; ++p) {
-    const double from = a_[local_[p]];
+    const double from = totals_[local_[p]];
+    const double bound = weights_[local_[p]];
     double length = 1.0;
     if (target[p] < 0.0) length = from / (from - target[p]);
-    if (target[p] > 1.0) length = (1.0 - from) / (target[p] - from);
+    if (target[p] > bound) length = (bound - from) / (target[p] - from);
     if (length < step) {
       step = length;
       blocking = p;
     }
   }
   for (size_t p = 0; p < s; ++p) {
-    double& value = a_[local_[p]];
+    double& value = totals_[local_[p]];
     value = blocking == s ? target[p] : value + step * (target[p] - value);
   }
   if (blocking == s) return true;
-  LeaveMargin(blocking, target[blocking] > 1.0 ? Partition::kError : Partition::kReserve);
+  const bool at_bound = target[blocking] > 0.0;
+  LeaveMargin(blocking, at_bound ? Partition::kError : Partition::kReserve);
   return false;
 }
 
 void PrimalSolver::UpdateGradient() {
   gradient_ = error_part_;
   for (const size_t local : local_) {
-    Axpy(2.0 * a_[local], Column(local), ids_.size(), gradient_.data());
+    Axpy(2.0 * totals_[local], Column(local), ids_.size(), gradient_.data());
   }
-  for (size_t j = 0; j < a_.size(); ++j) gradient_[j] += 2.0 * ridge_ * a_[j];
+  for (size_t j = 0; j < totals_.size(); ++j) {
+    gradient_[j] += 2.0 * ridge_ * (totals_[j] / weights_[j]);
+  }
 }
 
 void PrimalSolver::EmptyMarginLambda() {
   lambda_ = 0.0;
-  for (size_t j = 0; j < a_.size(); ++j) {
+  for (size_t j = 0; j < classes_.size(); ++j) {
     if (classes_[j] == Partition::kError) lambda_ = std::max(lambda_, gradient_[j]);
   }
 }

@@ -1,15 +1,17 @@
 // PrimalSolver: a proposal for the partition of a problem given by its dense Gram matrix, from a
 // feasible start.
 //
-// Equation:  primal active set on problem.h: solve for (lambda, a_S) with a = 1 on E and 0 on R;
+// Equation:  primal active set on problem.h in the totals A_i = w_i a_i of distinct keys with
+//            multiplicity w_i, that is box [0, w_i] and ridge/w_i: solve for (lambda, A_S) with A =
+//            w on E and 0 on R;
 //            step towards it to the first bound, where that member of S goes to R or E; once the
 //            whole step fits, the worst members of R and E with the wrong gradient sign enter S, in
 //            blocks that grow while they are digested in few steps and shrink to one while they are
 //            not.
-// Shapes:    gram [w][w] f64; ids ascending (ranks), classes, a: [w].
-// Units:     a-units.
-// Requires:  spans of these sizes; a feasible to rounding (sum = mass), 0 on R, 1 on E.
-// Rejects:   Run returns false when it does not settle in 20 w + 200 steps.
+// Shapes:    gram [n][n] f64; ids (groups, ascending), weights, classes, a: [n].
+// Units:     a-units of one copy for a.
+// Requires:  spans of these sizes; a feasible to rounding (sum w a = mass), 0 on R, 1 on E.
+// Rejects:   Run returns false when it does not settle in 20 n + 200 steps.
 // Effects:   classes and a are start and result; factor (any start; foreign ids leave it) ends as
 //            that of the result's margin set.
 // Numerics:  f64, a proposal only: canon.h decides. Gradient signs within kTolerance (relative to
@@ -33,8 +35,8 @@ class PrimalSolver {
  public:
   static constexpr double kTolerance = 1e-11;
 
-  PrimalSolver(absl::Span<const int64_t> ids, absl::Span<const double> gram, double mass,
-               double ridge, CholeskyFactor* factor);
+  PrimalSolver(absl::Span<const int64_t> ids, absl::Span<const double> weights,
+               absl::Span<const double> gram, double mass, double ridge, CholeskyFactor* factor);
 
   bool Run(std::vector<Partition>* classes, std::vector<double>* a);
 
@@ -47,9 +49,11 @@ class PrimalSolver {
   const double* Column(size_t j) const { return gram_.data() + j * ids_.size(); }
   // Brings the factor to the margin set of classes_.
   void SyncFactor();
+  // Adds a key to E's part of the sums (sign 1) or takes it out (-1).
+  void MoveError(size_t local, double sign);
   void EnterMargin(size_t local);
   void LeaveMargin(size_t position, Partition place);
-  // The solution on S; a_ moves towards it. True when it got there.
+  // The solution on S; totals_ move towards it. True when it got there.
   bool Step();
   // lambda for an empty margin set: the largest gradient in E.
   void EmptyMarginLambda();
@@ -59,15 +63,16 @@ class PrimalSolver {
   std::vector<size_t> WorstFirst(size_t limit) const;
 
   absl::Span<const int64_t> ids_;
+  absl::Span<const double> weights_;
   absl::Span<const double> gram_;
   double mass_;
   double ridge_;
   CholeskyFactor* factor_;
   std::vector<Partition> classes_;
   std::vector<size_t> local_;       // of the factor's positions
-  std::vector<double> a_;           // [w]
-  std::vector<double> error_part_;  // [w], 2 K 1_E
-  std::vector<double> gradient_;    // [w], 2((K + ridge I) a)_i, as of the last UpdateGradient
+  std::vector<double> totals_;      // [n]
+  std::vector<double> error_part_;  // [n], 2 sum_E K w
+  std::vector<double> gradient_;    // [n], of one copy, as of the last UpdateGradient
   double error_count_ = 0.0;
   double lambda_ = 0.0;
   int64_t num_steps_ = 0;

@@ -11,6 +11,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "memory/svdd/double_double.h"
+#include "memory/svdd/key_groups.h"
 #include "memory/svdd/wide_exp.h"
 
 namespace lethe::svdd {
@@ -55,12 +56,14 @@ class Prover {
   Prover(const Params& params, absl::Span<const double> keys, absl::Span<const Partition> classes,
          absl::Span<const double> a, double rho)
       : params_(params),
-        keys_(keys),
         classes_(classes),
         a_(a),
         rho_(rho),
         n_(a.size()),
-        mass_(Mass(params, static_cast<int64_t>(a.size()))) {}
+        groups_(params.key_dim),
+        mass_(Mass(params, static_cast<int64_t>(a.size()))) {
+    groups_.Append(keys);
+  }
 
   OptimalityBounds Run();
   const std::vector<DoubleDouble>& g() const { return g_; }
@@ -74,17 +77,17 @@ class Prover {
   double SmallestMargin() const;
   void Count(OptimalityBounds* bounds) const;
 
-  absl::Span<const double> Key(size_t i) const {
-    const size_t dim = static_cast<size_t>(params_.key_dim);
-    return keys_.subspan(i * dim, dim);
+  DoubleDouble Kernel(size_t i, size_t j) const {
+    return WideKernel(groups_.Key(static_cast<int64_t>(i)), groups_.Key(static_cast<int64_t>(j)),
+                      params_.sigma);
   }
 
   const Params& params_;
-  absl::Span<const double> keys_;
   absl::Span<const Partition> classes_;
   absl::Span<const double> a_;
   double rho_;
   size_t n_;
+  KeyGroups groups_;
   double mass_;
   std::vector<DoubleDouble> feasible_;  // a^, in a-units
   double delta_ = 0.0;                  // |a - a^|_1, in a-units, rounded up
@@ -126,23 +129,47 @@ void Prover::MakeFeasible() {
   delta_ = exact ? 0.0 : Up(distance * (1.0 + 0x1.0p-50));
 }
 
+// A row with the a^ of the row before it in its group has its g too.
 void Prover::EvaluateGradients() {
-  std::vector<size_t> support;
+  const size_t num_groups = static_cast<size_t>(groups_.num_groups());
+  std::vector<DoubleDouble> totals(num_groups);  // of a^ over equal keys
+  double num_support = 0.0;
   for (size_t i = 0; i < n_; ++i) {
-    if (feasible_[i] > 0.0) support.push_back(i);
+    if (!(feasible_[i] > 0.0)) continue;
+    totals[static_cast<size_t>(groups_.GroupOf(static_cast<int64_t>(i)))] += feasible_[i];
+    num_support += 1.0;
+  }
+  std::vector<std::vector<size_t>> rows(num_groups);
+  for (size_t i = 0; i < n_; ++i) {
+    rows[static_cast<size_t>(groups_.GroupOf(static_cast<int64_t>(i)))].push_back(i);
   }
   g_.resize(n_);
-  for (size_t i = 0; i < n_; ++i) {
-    DoubleDouble sum = feasible_[i] * params_.ridge;
-    for (const size_t j : support) {
-      sum += i == j ? feasible_[j] : feasible_[j] * WideKernel(Key(i), Key(j), params_.sigma);
+  std::vector<DoubleDouble> values(num_groups);
+  for (size_t i = 0; i < num_groups; ++i) {
+    for (size_t j = 0; j < num_groups; ++j) {
+      if (!(totals[j] > 0.0)) continue;
+      values[j] = i == j ? totals[j] : totals[j] * Kernel(i, j);
     }
-    // g = rho - h, h = 1 - 2((K + ridge I) a^)_i / m.
-    g_[i] = sum * 2.0 / mass_ + (rho_ - DoubleDouble(1.0));
+    const size_t* before = nullptr;
+    for (const size_t& row : rows[i]) {
+      if (before != nullptr && feasible_[*before] == feasible_[row]) {
+        g_[row] = g_[*before];
+      } else {
+        DoubleDouble sum = feasible_[row] * params_.ridge;
+        for (size_t j = 0; j < num_groups; ++j) {
+          if (totals[j] > 0.0) sum += values[j];
+        }
+        // g = rho - h, h = 1 - 2((K + ridge I) a^)_i / m.
+        g_[row] = sum * 2.0 / mass_ + (rho_ - DoubleDouble(1.0));
+      }
+      before = &row;
+    }
   }
   // The kernel's own error, the sum's (numerics: 2(u_v + (|S u E| + 2) 2^-104), doubled for the
   // division and the last sums, whose terms are at most 2 + |rho|), and what sum_error_ moves.
-  const double terms = static_cast<double>(support.size()) + 8.0;
+  // |S u E| counts rows: the totals take 3u^2 (of at most m) for each of them, the sum over keys no
+  // more again.
+  const double terms = num_support + 8.0;
   const double scale = 2.0 * (1.0 + params_.ridge) + std::abs(rho_) + 1.0;
   g_error_ = 4.0 * (WideKernelError(params_.key_dim) + terms * 0x1.0p-104 * scale) +
              4.0 * (1.0 + params_.ridge) * sum_error_ / mass_;

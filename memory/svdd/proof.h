@@ -21,7 +21,10 @@
 // Effects:   writes *gradients.
 // Numerics:  double-double (106 bits) with the error terms of the kernel evaluation (u_v = (d+16)
 //            2^-103) and of the sums added, outward rounding: every returned bound is at least the
-//            true one. Never uses the server's kernel routine or exp. Cost O(n |S u E| d).
+//            true one. Never uses the server's kernel routine or exp. Equal keys are grouped here,
+//            whatever the bundle says about them: kernel values are of distinct keys (equal keys
+//            have equal kappa), each weighted by the sum of its rows' a^. Cost O(n log n + D s d), D
+//            distinct keys, s of them with an a^ > 0.
 // Threads:   safe.
 #ifndef LETHE_MEMORY_SVDD_PROOF_H_
 #define LETHE_MEMORY_SVDD_PROOF_H_

@@ -40,15 +40,15 @@ void AddRows(const double* const* rows, const double* weights, size_t num_rows, 
 
 struct Support {
   std::vector<int64_t> indices;
-  std::vector<double> weights;
+  std::vector<double> totals;  // w a
 };
 
-Support SupportOf(const Start& start) {
+Support SupportOf(const Start& start, absl::Span<const double> weights) {
   Support support;
   for (size_t i = 0; i < start.classes.size(); ++i) {
     if (start.classes[i] == Partition::kReserve) continue;
     support.indices.push_back(static_cast<int64_t>(i));
-    support.weights.push_back(start.a[i]);
+    support.totals.push_back(weights[i] * start.a[i]);
   }
   return support;
 }
@@ -102,10 +102,14 @@ bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, doub
   std::vector<double> buffer = gram->TakeBuffer(w * w);
   gram->Block(ids, ids, w, buffer.data());
   std::vector<Partition> classes(w);
-  for (size_t k = 0; k < w; ++k) classes[k] = start->classes[static_cast<size_t>(ids[k])];
   std::vector<double> a(w);
-  for (size_t k = 0; k < w; ++k) a[k] = start->a[static_cast<size_t>(ids[k])];
-  PrimalSolver solver(ids, absl::MakeConstSpan(buffer).first(w * w), mass, ridge, factor);
+  std::vector<double> weights(w);
+  for (size_t k = 0; k < w; ++k) {
+    classes[k] = start->classes[static_cast<size_t>(ids[k])];
+    a[k] = start->a[static_cast<size_t>(ids[k])];
+    weights[k] = gram->weights()[static_cast<size_t>(ids[k])];
+  }
+  PrimalSolver solver(ids, weights, absl::MakeConstSpan(buffer).first(w * w), mass, ridge, factor);
   const bool settled = solver.Run(&classes, &a);
   for (size_t k = 0; k < w; ++k) {
     start->classes[static_cast<size_t>(ids[k])] = classes[k];
@@ -119,9 +123,9 @@ bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, doub
 }  // namespace
 
 void WeightedRowSum(GramCache* gram, absl::Span<const int64_t> indices,
-                    absl::Span<const double> weights, std::vector<double>* sums) {
-  LETHE_CHECK(indices.size() == weights.size());
-  const size_t n = static_cast<size_t>(gram->num_keys());
+                    absl::Span<const double> factors, std::vector<double>* sums) {
+  LETHE_CHECK(indices.size() == factors.size());
+  const size_t n = static_cast<size_t>(gram->num_groups());
   sums->assign(n, 0.0);
   // Column blocks keep the sums in the first cache level.
   constexpr size_t kBlock = 1024;
@@ -132,31 +136,64 @@ void WeightedRowSum(GramCache* gram, absl::Span<const int64_t> indices,
       const size_t here = std::min(kRowsAtOnce, indices.size() - k);
       const double* rows[kRowsAtOnce];
       for (size_t r = 0; r < here; ++r) rows[r] = gram->Row(indices[k + r]).data() + begin;
-      AddRows(rows, weights.data() + k, here, count, sums->data() + begin);
+      AddRows(rows, factors.data() + k, here, count, sums->data() + begin);
     }
   }
 }
 
-Start ColdStart(int64_t num_keys, double mass) {
+Start ColdStart(absl::Span<const double> weights, double mass) {
   Start start;
-  start.classes.assign(static_cast<size_t>(num_keys), Partition::kReserve);
-  start.a.assign(static_cast<size_t>(num_keys), 0.0);
+  start.classes.assign(weights.size(), Partition::kReserve);
+  start.a.assign(weights.size(), 0.0);
   double rest = mass;
   for (size_t i = 0; rest > 0.0; ++i) {
-    start.classes[i] = rest >= 1.0 ? Partition::kError : Partition::kMargin;
-    start.a[i] = std::min(rest, 1.0);
-    rest -= start.a[i];
+    const bool whole = rest >= weights[i];
+    start.classes[i] = whole ? Partition::kError : Partition::kMargin;
+    start.a[i] = whole ? 1.0 : rest / weights[i];
+    rest = whole ? rest - weights[i] : 0.0;
   }
   return start;
 }
 
+Start Carry(const KeyGroups& groups, const Solution& solution) {
+  const size_t num_groups = static_cast<size_t>(groups.num_groups());
+  std::vector<double> old_weights(num_groups, 0.0);
+  Start start;
+  start.classes.assign(num_groups, Partition::kReserve);
+  start.a.assign(num_groups, 0.0);
+  for (int64_t rank = 0; rank < solution.num_keys; ++rank) {
+    const size_t group = static_cast<size_t>(groups.GroupOf(rank));
+    old_weights[group] += 1.0;
+    start.classes[group] = solution.classes[static_cast<size_t>(rank)];
+    start.a[group] = solution.a[static_cast<size_t>(rank)];
+  }
+  for (size_t i = 0; i < num_groups; ++i) {
+    if (old_weights[i] == groups.weights()[i] || start.classes[i] == Partition::kReserve) continue;
+    start.classes[i] = Partition::kMargin;
+    start.a[i] = old_weights[i] * start.a[i] / groups.weights()[i];
+  }
+  return start;
+}
+
+std::vector<int64_t> SupportGroups(const KeyGroups& groups, const Solution& solution) {
+  std::vector<int64_t> support;
+  for (int64_t group = 0; group < groups.num_groups(); ++group) {
+    const int64_t rank = groups.FirstRank(group);
+    if (rank >= solution.num_keys) break;
+    if (solution.classes[static_cast<size_t>(rank)] != Partition::kReserve) {
+      support.push_back(group);
+    }
+  }
+  return support;
+}
+
 bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start) {
-  const size_t n = static_cast<size_t>(gram->num_keys());
+  const size_t n = static_cast<size_t>(gram->num_groups());
   LETHE_CHECK(start->classes.size() == n);
   const auto find_extra = [&](size_t limit) {
-    const Support support = SupportOf(*start);
+    const Support support = SupportOf(*start, gram->weights());
     std::vector<double> sums;
-    WeightedRowSum(gram, support.indices, support.weights, &sums);
+    WeightedRowSum(gram, support.indices, support.totals, &sums);
     if (start->lambda == 0.0) start->lambda = LambdaOf(*start, sums, ridge);
     return WrongReserves(*start, sums, limit);
   };

@@ -82,11 +82,13 @@ struct SvMemory::Head {
   float scale;                // beta sqrt(K)
   std::vector<float> keys;    // [num_tokens][K]
   std::vector<float> values;  // [num_tokens][V]
-  // The margin and error sets, contiguous in rank order, for reading.
+  // The margin and error sets, contiguous in rank order, for reading; equal keys once.
   std::vector<float> support_keys;
+  std::vector<size_t> support_key_of;  // [support]
   std::vector<float> support_values;
   std::vector<float> support_gate;
-  std::vector<float> weights;  // workspace of Read
+  std::vector<float> logits;  // workspaces of Read
+  std::vector<float> weights;
 };
 
 absl::Status SvMemory::Head::Append(absl::Span<const float> key, absl::Span<const float> value) {
@@ -100,19 +102,25 @@ absl::Status SvMemory::Head::Append(absl::Span<const float> key, absl::Span<cons
 // The last appended token is the reader.
 absl::Status SvMemory::Head::Read(absl::Span<const float> q, absl::Span<float> out) {
   const size_t support = support_gate.size();
+  const size_t support_distinct = support_keys.size() / key_dim;
   const size_t local_begin = num_gated();
-  const size_t count = support + num_tokens() - local_begin;
-  weights.resize(count);
+  const size_t local = num_tokens() - local_begin;
+  logits.resize(support_distinct + local);
   float largest = -std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < count; ++i) {
-    const float* key = i < support ? support_keys.data() + i * key_dim
-                                   : keys.data() + (local_begin + i - support) * key_dim;
-    weights[i] = scale * Dot(q, absl::MakeConstSpan(key, key_dim));
-    largest = std::max(largest, weights[i]);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float* key = i < support_distinct
+                           ? support_keys.data() + i * key_dim
+                           : keys.data() + (local_begin + i - support_distinct) * key_dim;
+    logits[i] = scale * Dot(q, absl::MakeConstSpan(key, key_dim));
+    largest = std::max(largest, logits[i]);
   }
-  for (float& weight : weights) weight -= largest;
-  Exp(absl::MakeConstSpan(weights), absl::MakeSpan(weights));
-  for (size_t i = 0; i < support; ++i) weights[i] *= support_gate[i];
+  for (float& logit : logits) logit -= largest;
+  Exp(absl::MakeConstSpan(logits), absl::MakeSpan(logits));
+  const size_t count = support + local;
+  weights.resize(count);
+  for (size_t i = 0; i < support; ++i) weights[i] = logits[support_key_of[i]] * support_gate[i];
+  std::copy(logits.begin() + static_cast<std::ptrdiff_t>(support_distinct), logits.end(),
+            weights.begin() + static_cast<std::ptrdiff_t>(support));
   std::fill(out.begin(), out.end(), 0.0f);
   for (size_t i = 0; i < count; ++i) {
     const float weight = weights[i];
@@ -140,11 +148,21 @@ void SvMemory::Head::SetGate(std::shared_ptr<const Solution> solution) {
   WipeFrom(&support_keys, 0);
   WipeFrom(&support_values, 0);
   WipeFrom(&support_gate, 0);
+  WipeFrom(&logits, 0);
+  support_key_of.clear();
+  const KeyGroups& groups = solver.key_groups();
+  constexpr size_t kUnseen = std::numeric_limits<size_t>::max();
+  std::vector<size_t> place(Size(groups.num_groups()), kUnseen);  // in support_keys
   for (size_t i = 0; i < num_gated(); ++i) {
     if (gate->classes[i] == Partition::kReserve) continue;
-    const auto key = keys.begin() + static_cast<std::ptrdiff_t>(i * key_dim);
+    size_t& at = place[Size(groups.GroupOf(static_cast<int64_t>(i)))];
+    if (at == kUnseen) {
+      at = support_keys.size() / key_dim;
+      const auto key = keys.begin() + static_cast<std::ptrdiff_t>(i * key_dim);
+      support_keys.insert(support_keys.end(), key, key + static_cast<std::ptrdiff_t>(key_dim));
+    }
+    support_key_of.push_back(at);
     const auto value = values.begin() + static_cast<std::ptrdiff_t>(i * value_dim);
-    support_keys.insert(support_keys.end(), key, key + static_cast<std::ptrdiff_t>(key_dim));
     support_values.insert(support_values.end(), value,
                           value + static_cast<std::ptrdiff_t>(value_dim));
     support_gate.push_back(static_cast<float>(gate->a[i]));
@@ -263,9 +281,11 @@ size_t SvMemory::state_bytes() const {
   for (const auto& head : heads_) {
     bytes += sizeof(Head) + head->solver.state_bytes() +
              head->gate->a.capacity() * (sizeof(double) + sizeof(Partition)) +
-             sizeof(float) * (head->keys.capacity() + head->values.capacity() +
-                              head->support_keys.capacity() + head->support_values.capacity() +
-                              head->support_gate.capacity() + head->weights.capacity());
+             sizeof(float) *
+                 (head->keys.capacity() + head->values.capacity() + head->support_keys.capacity() +
+                  head->support_values.capacity() + head->support_gate.capacity() +
+                  head->weights.capacity() + head->logits.capacity()) +
+             sizeof(size_t) * head->support_key_of.capacity();
   }
   return bytes;
 }
@@ -288,7 +308,7 @@ SvHeadView SvMemory::head(int64_t head) const {
 Counters SvMemory::counters() const {
   Counters sum;
   for (const auto& head : heads_) {
-    const Counters& each = head->solver.counters();
+    const Counters each = head->solver.counters();
     sum.solves += each.solves;
     sum.accepted += each.accepted;
     sum.fallbacks += each.fallbacks;
@@ -296,6 +316,7 @@ Counters SvMemory::counters() const {
     sum.more_digits += each.more_digits;
     sum.pivot_failures += each.pivot_failures;
     sum.uncertified_gaps += each.uncertified_gaps;
+    sum.kernel_values += each.kernel_values;
   }
   return sum;
 }

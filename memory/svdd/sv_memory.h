@@ -19,8 +19,8 @@
 //            under the contract of memory.h. Clone copies keys, values and gates, not the solver's
 //            caches.
 // Numerics:  f32 reads (8 fixed lanes over key components, support in rank order then local
-//            tokens), f64 gates; bits are a function of the token sequence alone. Cost O(H (|S u E|
-//            + 64)(K + V)) per token plus the solve.
+//            tokens), f64 gates; bits are a function of the token sequence alone. Cost per token
+//            O(H ((D + 64) K + (|S u E| + 64) V)), D distinct keys of S u E, plus the solve.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_SV_MEMORY_H_
 #define LETHE_MEMORY_SVDD_SV_MEMORY_H_

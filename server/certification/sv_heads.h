@@ -9,7 +9,7 @@
 //            state changes.
 // Rejects:   ProveHead: what svdd::ProveOptimality rejects (an internal error here).
 // Effects:   none.
-// Numerics:  ProveHead is rigorous (memory/svdd/proof.h), O(n |S u E| d).
+// Numerics:  ProveHead is rigorous, its cost that of memory/svdd/proof.h.
 // Threads:   compatible.
 #ifndef LETHE_SERVER_CERTIFICATION_SV_HEADS_H_
 #define LETHE_SERVER_CERTIFICATION_SV_HEADS_H_

@@ -88,7 +88,7 @@ void Run(const std::string& name, int64_t num_keys, double box_mass, int64_t dim
     margin += place == Partition::kMargin ? 1 : 0;
     error += place == Partition::kError ? 1 : 0;
   }
-  const Counters& counters = solver.counters();
+  const Counters counters = solver.counters();
   std::printf(
       "%-10s n %5lld M %4.0f  %8.2f ms (%.2f..%.2f)  S %lld E %lld  solves %lld accepted %lld "
       "fallbacks %lld ambiguous %lld more digits %lld pivot failures %lld  %.1f MB\n",

@@ -126,9 +126,15 @@ TEST(SvddArithmeticTest, FactorFollowsItsMarginSet) {
   const int64_t n = 40;
   std::vector<double> keys(static_cast<size_t>(n * 3));
   for (double& x : keys) x = 0.5 * normal(random);
-  std::copy(keys.begin(), keys.begin() + 15, keys.begin() + 60);  // exact duplicates
+  // Nearly equal keys; equal ones are merged, some with many copies.
+  for (size_t c = 0; c < 15; ++c) keys[60 + c] = keys[c] * (1.0 + 0x1.0p-50);
+  for (int copy = 0; copy < 500; ++copy) {
+    const size_t from = 3 * (random() % 8);
+    keys.insert(keys.end(), {keys[from], keys[from + 1], keys[from + 2]});
+  }
   GramCache gram(1.0, 3);
   gram.Append(keys);
+  ASSERT_EQ(gram.num_groups(), n);
   const double ridge = 1e-8;
   CholeskyFactor factor(ridge);
   std::vector<bool> member(static_cast<size_t>(n), false);
@@ -139,7 +145,7 @@ TEST(SvddArithmeticTest, FactorFollowsItsMarginSet) {
     for (int64_t i = 0; i < n; ++i) {
       if (member[static_cast<size_t>(i)]) margin.push_back(i);
     }
-    SyncFactor(&gram, ridge, margin, &factor);
+    SyncFactor(&gram, gram.weights(), margin, &factor);
     ASSERT_EQ(factor.size(), margin.size());
     // Backward stable: A x of the solution x of A x = 1 is 1 to rounding, however ill-conditioned A
     // is.
@@ -148,7 +154,7 @@ TEST(SvddArithmeticTest, FactorFollowsItsMarginSet) {
     double scale = 0.0;
     for (const double value : x) scale += std::abs(value);
     for (size_t p = 0; p < x.size(); ++p) {
-      double sum = 2.0 * ridge * x[p];
+      double sum = 2.0 * ridge / factor.weights()[p] * x[p];
       for (size_t q = 0; q < x.size(); ++q) {
         sum += 2.0 * gram.Row(factor.ids()[p])[static_cast<size_t>(factor.ids()[q])] * x[q];
       }

@@ -30,6 +30,8 @@ struct Problem {
   Params params;
   GramCache gram;
   Solution solution;
+  std::vector<Partition> classes;  // per group, as margin, error and a
+  std::vector<double> a;
   std::vector<int64_t> margin;
   std::vector<int64_t> error;
 
@@ -41,10 +43,14 @@ Problem MakeProblem(KeyKind kind, int64_t n, double box_mass, double ridge,
                     std::mt19937_64* random) {
   const Params params = MakeParamsOrDie(1.2, box_mass, ridge, 3);
   const std::vector<double> keys = MakeKeys(kind, n, 3, random);
-  Problem problem{params, GramCache(params.sigma, 3), SolveCanonical(params, keys).value(), {}, {}};
+  Problem problem{
+      params, GramCache(params.sigma, 3), SolveCanonical(params, keys).value(), {}, {}, {}, {}};
   problem.gram.Append(keys);
-  for (int64_t i = 0; i < n; ++i) {
-    const Partition place = problem.solution.classes[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < problem.gram.num_groups(); ++i) {
+    const auto rank = static_cast<size_t>(problem.gram.groups().FirstRank(i));
+    const Partition place = problem.solution.classes[rank];
+    problem.classes.push_back(place);
+    problem.a.push_back(problem.solution.a[rank]);
     if (place == Partition::kMargin) problem.margin.push_back(i);
     if (place == Partition::kError) problem.error.push_back(i);
   }
@@ -58,15 +64,19 @@ std::vector<Wide> SolveWide(Problem* problem) {
   const auto entry = [&](size_t i, int64_t j) {
     return Wide(problem->gram.Row(problem->margin[i])[static_cast<size_t>(j)]);
   };
-  m[0][s + 1] = Wide(problem->mass()) - Wide(static_cast<double>(problem->error.size()));
+  const auto weight = [&](int64_t i) {
+    return Wide(problem->gram.weights()[static_cast<size_t>(i)]);
+  };
+  m[0][s + 1] = Wide(problem->mass());
+  for (const int64_t j : problem->error) m[0][s + 1] -= weight(j);
   for (size_t i = 0; i < s; ++i) {
-    m[0][i + 1] = 1;
+    m[0][i + 1] = weight(problem->margin[i]);
     m[i + 1][0] = -1;
     for (size_t j = 0; j < s; ++j) {
-      m[i + 1][j + 1] = 2 * entry(i, problem->margin[j]);
+      m[i + 1][j + 1] = 2 * weight(problem->margin[j]) * entry(i, problem->margin[j]);
       if (i == j) m[i + 1][j + 1] += 2 * Wide(problem->params.ridge);
     }
-    for (const int64_t j : problem->error) m[i + 1][s + 1] -= 2 * entry(i, j);
+    for (const int64_t j : problem->error) m[i + 1][s + 1] -= 2 * weight(j) * entry(i, j);
   }
   for (size_t c = 0; c <= s; ++c) {
     size_t pivot = c;
@@ -90,7 +100,7 @@ CholeskyFactor FactorInOrder(Problem* problem, std::vector<int64_t> order) {
   std::vector<int64_t> present;
   for (const int64_t id : order) {
     present.insert(std::upper_bound(present.begin(), present.end(), id), id);
-    SyncFactor(&problem->gram, problem->params.ridge, present, &factor);
+    SyncFactor(&problem->gram, problem->gram.weights(), present, &factor);
   }
   return factor;
 }
@@ -114,7 +124,8 @@ TEST(SvddPolishTest, RoundsTheExactSolutionOfTheSystem) {
         Wide distance = 0;
         for (size_t i = 0; i < problem.margin.size(); ++i) {
           const Wide error = Wide(system.a()[i].hi) + Wide(system.a()[i].lo) - exact[i + 1];
-          distance += error * error;
+          const auto group = static_cast<size_t>(problem.margin[i]);
+          distance += Wide(problem.gram.weights()[group]) * error * error;
         }
         EXPECT_LE(sqrt(distance), Wide(system.radius()));
         EXPECT_LE(abs(Wide(Wide(system.lambda().hi) + Wide(system.lambda().lo) - exact[0])),
@@ -132,7 +143,7 @@ TEST(SvddPolishTest, RoundsTheExactSolutionOfTheSystem) {
             const double low = static_cast<double>(Wide(exact[i + 1] - Wide(high)));
             EXPECT_EQ(a[i], RoundToGrid(QuickTwoSum(high, low)));
             if (!problem.solution.ambiguous) {
-              EXPECT_EQ(a[i], problem.solution.a[static_cast<size_t>(problem.margin[i])]);
+              EXPECT_EQ(a[i], problem.a[static_cast<size_t>(problem.margin[i])]);
             }
           }
         }
@@ -181,10 +192,10 @@ TEST(SvddPolishTest, FallbackReachesTheOptimum) {
             Fallback(&problem.gram, box_mass, ridge, problem.ridge_lower(), threshold);
         EXPECT_TRUE(result.certified);
         for (size_t i = 0; i < result.a.size(); ++i) {
-          EXPECT_NEAR(result.a[i].hi, problem.solution.a[i], threshold);
+          EXPECT_NEAR(result.a[i].hi, problem.a[i], threshold);
         }
         if (!problem.solution.ambiguous) {
-          EXPECT_EQ(result.classes, problem.solution.classes);
+          EXPECT_EQ(result.classes, problem.classes);
         }
       }
     }

@@ -224,6 +224,40 @@ TEST(SvddProofTest, CanonicalSolutionsHaveTinyBounds) {
   EXPECT_LE(bounds.smallest_margin, solution.smallest_margin * 1.001 + 1e-9);
 }
 
+TEST(SvddProofTest, ThousandsOfCopiesAreProvedLikeTheirFewKeys) {
+  // Written out, 16 million wide kernel values: this test would take most of its time limit.
+  std::mt19937_64 random(5);
+  const Params params = MakeParamsOrDie(1.0, 20.5, 0x1.0p-11, 8);
+  const std::vector<double> few = MakeKeys(KeyKind::kUnitSphere, 9, 8, &random);
+  std::vector<double> keys;
+  for (int64_t i = 0; i < 4000; ++i) {
+    const auto from = few.begin() + 8 * static_cast<int64_t>(random() % 9);
+    keys.insert(keys.end(), from, from + 8);
+  }
+  ASSERT_OK_AND_ASSIGN(const Solution solution, SolveCanonical(params, keys));
+  std::vector<double> gradients;
+  ASSERT_OK_AND_ASSIGN(
+      const OptimalityBounds bounds,
+      ProveOptimality(params, keys, solution.classes, solution.a, solution.rho, &gradients));
+  EXPECT_LT(bounds.gap, 1e-14);
+  EXPECT_LT(bounds.decision_bound, 1e-6);
+  EXPECT_EQ(bounds.num_margin + bounds.num_error + bounds.num_reserve, 4000);
+  for (size_t i = 0; i < 4000; ++i) {
+    if (solution.classes[i] == Partition::kMargin) {
+      EXPECT_NEAR(gradients[i], 0.0, 1e-14);
+    }
+  }
+  // Copies that a bundle gives different a are not optimal, and the bound knows it.
+  Solution moved = solution;
+  const auto margin = std::find(moved.classes.begin(), moved.classes.end(), Partition::kMargin);
+  ASSERT_NE(margin, moved.classes.end());
+  double& changed = moved.a[static_cast<size_t>(margin - moved.classes.begin())];
+  changed *= 0.5;
+  ASSERT_OK_AND_ASSIGN(const OptimalityBounds loose,
+                       ProveOptimality(params, keys, moved.classes, moved.a, moved.rho));
+  EXPECT_GE(loose.alpha_bound * moved.mass, changed) << "what was taken from it";
+}
+
 TEST(SvddProofTest, SinglePointNeedsNoGap) {
   const Params params = MakeParamsOrDie(1.0, 8.0, 0x1.0p-11, 1);
   const std::vector<double> keys = {0.0, 0.5, 0.5, 3.0};

@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -86,6 +87,20 @@ std::string State(const Memory& memory) {
   ByteWriter writer;
   memory.AppendCanonicalState(&writer);
   return writer.Take();
+}
+
+// From `first` on every token is the one at rank (t - first) % period + first.
+Tokens WithRepeats(const Tokens& tokens, int64_t first, int64_t period) {
+  Tokens repeated = tokens;
+  for (int64_t t = first; t < tokens.count; ++t) {
+    const int64_t from = first + (t - first) % period;
+    for (auto [vector, dim] : {std::pair(&repeated.q, kKeyDim), std::pair(&repeated.k, kKeyDim),
+                               std::pair(&repeated.v, kValueDim)}) {
+      std::copy_n(vector->begin() + from * kHeads * dim, kHeads * dim,
+                  vector->begin() + t * kHeads * dim);
+    }
+  }
+  return repeated;
 }
 
 std::unique_ptr<SvMemory> MakeMemory() { return SvMemory::Create(Options()).value(); }
@@ -180,6 +195,69 @@ TEST(SvMemoryTest, ClonesAreIndependent) {
   EXPECT_EQ(State(*fresh), State(*memory));
   ASSERT_OK(clone->Restore(*snapshot));
   EXPECT_EQ(Step(clone.get(), Slice(tokens, 140, 60)), rest);
+}
+
+TEST(SvMemoryTest, RepeatedTokensReadLikeTheReferenceAndLeaveNoTrace) {
+  for (const int64_t period : {1, 3}) {
+    const Tokens tokens = WithRepeats(MakeTokens(330, 11), 30, period);
+    const Tokens other = MakeTokens(150, 12);
+    const std::unique_ptr<SvMemory> whole = MakeMemory();
+    const std::vector<float> out = Step(whole.get(), tokens);
+    for (int64_t h = 0; h < kHeads; ++h) {
+      const SvHeadView view = whole->head(h);
+      std::vector<float> keys(view.gated_keys.begin(), view.gated_keys.end());
+      const RefSolution ref =
+          SolveRef(*view.params, std::vector<double>(keys.begin(), keys.begin() + 128 * kKeyDim));
+      ASSERT_TRUE(ref.converged);
+      keys.insert(keys.end(), view.tail_keys.begin(), view.tail_keys.end());
+      std::vector<float> values(view.gated_values.begin(), view.gated_values.end());
+      const int64_t t = 150;  // the gate of rank 128 is in force
+      keys.resize((t + 1) * kKeyDim);
+      values.resize((t + 1) * kValueDim);
+      const auto at = static_cast<size_t>(t * kHeads + h);
+      const std::vector<double> expected =
+          ReadRef(static_cast<double>(Options().beta[static_cast<size_t>(h)]),
+                  absl::MakeConstSpan(tokens.q).subspan(at * kKeyDim, kKeyDim), keys, values,
+                  std::vector<double>(ref.a.begin(), ref.a.end()));
+      for (size_t c = 0; c < expected.size(); ++c) {
+        EXPECT_NEAR(expected[c], static_cast<double>(out[at * kValueDim + c]), 3e-6);
+      }
+    }
+    for (const int64_t rank : {20, 64, 129, 192, 300}) {
+      const std::unique_ptr<SvMemory> memory = MakeMemory();
+      Step(memory.get(), Slice(tokens, 0, rank));
+      const std::unique_ptr<MemorySnapshot> snapshot = memory->Snapshot();
+      Step(memory.get(), Slice(tokens, rank, 330 - rank));
+      EXPECT_EQ(State(*whole), State(*memory)) << rank;
+      ASSERT_OK(memory->Restore(*snapshot));
+      const std::unique_ptr<Memory> clone = memory->Clone();
+      const std::unique_ptr<SvMemory> fresh = MakeMemory();
+      Step(fresh.get(), Slice(tokens, 0, rank));
+      const std::vector<float> expected = Step(fresh.get(), other);
+      EXPECT_EQ(expected, Step(memory.get(), other)) << rank;
+      EXPECT_EQ(expected, Step(clone.get(), other)) << rank;
+      EXPECT_EQ(State(*fresh), State(*memory)) << rank;
+    }
+  }
+}
+
+TEST(SvMemoryTest, RepeatedTokensCostWhatTheirDistinctKeysCost) {
+  const int64_t count = 4096;
+  const Tokens tokens = WithRepeats(MakeTokens(count, 13), 100, 2);
+  const std::unique_ptr<SvMemory> memory = MakeMemory();
+  Step(memory.get(), tokens);
+  const Solution& solution = *memory->head(0).solution;
+  EXPECT_GT(std::count(solution.classes.begin(), solution.classes.end(), Partition::kMargin), 3900)
+      << "the copies are not in the margin set";
+  const Counters counters = memory->counters();
+  // 102 distinct keys a head: their whole Gram matrix, and no more of it per boundary than a few
+  // rows of that size. Unmerged it is 4,000 rows of 4,000.
+  EXPECT_LE(counters.kernel_values, kHeads * (102 * 102 + 64 * 10 * 102));
+  EXPECT_EQ(counters.uncertified_gaps, 0);
+  // Tokens (f32, in vectors that may have grown to twice the size, values of the support twice) and
+  // per-rank lists; unmerged, the factor and the rows alone were 250 MB.
+  const size_t per_token = 2 * sizeof(float) * (kKeyDim + 2 * kValueDim) + 128;
+  EXPECT_LE(memory->state_bytes(), kHeads * (count * per_token + 200 * 200 * 3 * sizeof(double)));
 }
 
 TEST(SvMemoryTest, ReserveTokensDoNotReachTheRead) {

@@ -54,15 +54,40 @@ std::vector<double> Clusters(int64_t num_keys, int64_t dim, double spread, doubl
   return keys;
 }
 
+// A tenth or so are new keys; of the rest half are copies of the first, the others of any. One
+// component in three is a zero, whose sign each copy draws anew.
+std::vector<double> FewKeys(int64_t num_keys, int64_t dim, std::mt19937_64* random) {
+  std::vector<double> keys = Gaussian(num_keys * dim, 0.7, random);
+  for (double& x : keys) x = (*random)() % 3 == 0 ? 0.0 : x;
+  for (int64_t i = 1; i < num_keys; ++i) {
+    const bool is_new = (*random)() % 10 == 0;
+    const uint64_t pick = (*random)();
+    const auto from = pick % 2 == 0 ? 0 : static_cast<int64_t>(pick / 2 % static_cast<uint64_t>(i));
+    for (int64_t c = 0; c < dim; ++c) {
+      double& x = keys[At(i * dim + c)];
+      if (!is_new) x = keys[At(from * dim + c)];
+      if (x == 0.0) x = (*random)() % 2 == 0 ? 0.0 : -0.0;
+    }
+  }
+  return keys;
+}
+
 }  // namespace
 
 const char* KindName(KeyKind kind) {
-  static constexpr const char* kNames[] = {"gaussian",           "unit sphere",
-                                           "clusters",           "duplicates",
-                                           "near duplicates 6",  "near duplicates 8",
-                                           "near duplicates 10", "near duplicates 12",
-                                           "collinear",          "grid",
-                                           "plus minus unit",    "separated"};
+  static constexpr const char* kNames[] = {"gaussian",
+                                           "unit sphere",
+                                           "clusters",
+                                           "duplicates",
+                                           "near duplicates 6",
+                                           "near duplicates 8",
+                                           "near duplicates 10",
+                                           "near duplicates 12",
+                                           "collinear",
+                                           "grid",
+                                           "plus minus unit",
+                                           "separated",
+                                           "few keys"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -108,6 +133,8 @@ std::vector<double> MakeKeys(KeyKind kind, int64_t num_keys, int64_t dim, std::m
     }
     case KeyKind::kSeparated:
       return Clusters(num_keys, dim, 0.02, 20.0, 2, random);
+    case KeyKind::kFewKeys:
+      return FewKeys(num_keys, dim, random);
   }
   return {};
 }

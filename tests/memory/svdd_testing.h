@@ -27,6 +27,7 @@ enum class KeyKind {
   kGrid,           // three levels a component: many equal distances
   kPlusMinusUnit,  // +- unit vectors
   kSeparated,      // tight pairs far from each other: empty margins
+  kFewKeys,        // mostly copies of very few keys, zeros of both signs among their components
 };
 
 inline constexpr KeyKind kAllKinds[] = {KeyKind::kGaussian,         KeyKind::kUnitSphere,
@@ -34,7 +35,8 @@ inline constexpr KeyKind kAllKinds[] = {KeyKind::kGaussian,         KeyKind::kUn
                                         KeyKind::kNearDuplicates6,  KeyKind::kNearDuplicates8,
                                         KeyKind::kNearDuplicates10, KeyKind::kNearDuplicates12,
                                         KeyKind::kCollinear,        KeyKind::kGrid,
-                                        KeyKind::kPlusMinusUnit,    KeyKind::kSeparated};
+                                        KeyKind::kPlusMinusUnit,    KeyKind::kSeparated,
+                                        KeyKind::kFewKeys};
 
 const char* KindName(KeyKind kind);
 std::vector<double> MakeKeys(KeyKind kind, int64_t num_keys, int64_t dim, std::mt19937_64* random);

@@ -1,0 +1,136 @@
+#include "memory/svdd/key_groups.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+
+namespace lethe::svdd {
+namespace {
+
+size_t At(int64_t index) { return static_cast<size_t>(index); }
+
+template <typename T>
+auto Iterator(std::vector<T>* values, int64_t index) {
+  return values->begin() + static_cast<std::ptrdiff_t>(index);
+}
+
+// Overwrites before shrinking, so that nothing stays in the spare capacity.
+template <typename T>
+void WipeFrom(std::vector<T>* values, int64_t size) {
+  std::fill(Iterator(values, size), values->end(), T());
+  values->resize(At(size));
+}
+
+}  // namespace
+
+absl::Span<const double> KeyGroups::Key(int64_t group) const {
+  LETHE_DCHECK(group >= 0 && group < num_groups());
+  return absl::MakeConstSpan(keys_).subspan(At(group * dim_), At(dim_));
+}
+
+size_t KeyGroups::LowerBound(absl::Span<const double> key) const {
+  const auto below = [&](int64_t group, absl::Span<const double> value) {
+    const absl::Span<const double> own = Key(group);
+    return std::lexicographical_compare(own.begin(), own.end(), value.begin(), value.end());
+  };
+  return At(std::lower_bound(sorted_.begin(), sorted_.end(), key, below) - sorted_.begin());
+}
+
+void KeyGroups::Append(absl::Span<const double> keys) {
+  LETHE_CHECK(keys.size() % At(dim_) == 0);
+  for (size_t begin = 0; begin < keys.size(); begin += At(dim_)) {
+    const absl::Span<const double> key = keys.subspan(begin, At(dim_));
+    const size_t place = LowerBound(key);
+    if (place < sorted_.size()) {
+      const absl::Span<const double> found = Key(sorted_[place]);
+      // -0 compares equal to +0, here and in LowerBound.
+      if (std::equal(key.begin(), key.end(), found.begin())) {
+        weights_[At(sorted_[place])] += 1.0;
+        group_of_rank_.push_back(sorted_[place]);
+        continue;
+      }
+    }
+    const int64_t group = num_groups();
+    sorted_.insert(Iterator(&sorted_, static_cast<int64_t>(place)), group);
+    for (const double component : key) keys_.push_back(component + 0.0);
+    weights_.push_back(1.0);
+    first_ranks_.push_back(num_keys());
+    group_of_rank_.push_back(group);
+  }
+}
+
+void KeyGroups::DropGroupsFrom(int64_t group) {
+  // The order of the groups that go says something about their keys.
+  const auto kept =
+      std::remove_if(sorted_.begin(), sorted_.end(), [group](int64_t g) { return g >= group; });
+  WipeFrom(&sorted_, kept - sorted_.begin());
+  WipeFrom(&keys_, group * dim_);
+  WipeFrom(&first_ranks_, group);
+  WipeFrom(&weights_, group);
+}
+
+void KeyGroups::Truncate(int64_t num_keys_kept) {
+  LETHE_CHECK(num_keys_kept >= 0 && num_keys_kept <= num_keys());
+  for (int64_t rank = num_keys_kept; rank < num_keys(); ++rank) {
+    weights_[At(GroupOf(rank))] -= 1.0;
+  }
+  WipeFrom(&group_of_rank_, num_keys_kept);
+  const auto first_empty =
+      std::lower_bound(first_ranks_.begin(), first_ranks_.end(), num_keys_kept);
+  DropGroupsFrom(first_empty - first_ranks_.begin());
+}
+
+KeyGroups::Erased KeyGroups::Erase(int64_t rank) {
+  LETHE_CHECK(rank >= 0 && rank < num_keys());
+  const int64_t group = GroupOf(rank);
+  const bool was_first = FirstRank(group) == rank;
+  std::rotate(Iterator(&group_of_rank_, rank), Iterator(&group_of_rank_, rank + 1),
+              group_of_rank_.end());
+  WipeFrom(&group_of_rank_, num_keys() - 1);
+  for (int64_t& first : first_ranks_) first -= first > rank ? 1 : 0;
+  weights_[At(group)] -= 1.0;
+  Erased erased{group, weights_[At(group)] == 0.0, group};
+  if (!was_first) return erased;
+  int64_t last = num_groups() - 1;  // where the group goes, out of the list or not
+  if (!erased.removed) {
+    const auto next = std::find(Iterator(&group_of_rank_, rank), group_of_rank_.end(), group);
+    const int64_t first = next - group_of_rank_.begin();
+    const auto behind =
+        std::lower_bound(Iterator(&first_ranks_, group + 1), first_ranks_.end(), first);
+    last = behind - first_ranks_.begin() - 1;
+    first_ranks_[At(group)] = first;
+    erased.moved_to = last;
+  }
+  const auto rotate = [&](auto* values, int64_t width) {
+    std::rotate(Iterator(values, group * width), Iterator(values, (group + 1) * width),
+                Iterator(values, (last + 1) * width));
+  };
+  rotate(&keys_, dim_);
+  rotate(&weights_, 1);
+  rotate(&first_ranks_, 1);
+  const auto renumber = [&](int64_t* g) {
+    *g = *g == group ? last : *g > group && *g <= last ? *g - 1 : *g;
+  };
+  for (int64_t& g : sorted_) renumber(&g);
+  for (int64_t& g : group_of_rank_) renumber(&g);
+  if (erased.removed) DropGroupsFrom(last);
+  return erased;
+}
+
+std::vector<double> KeyGroups::AllKeys() const {
+  std::vector<double> all;
+  all.reserve(group_of_rank_.size() * At(dim_));
+  for (const int64_t group : group_of_rank_) {
+    const absl::Span<const double> key = Key(group);
+    all.insert(all.end(), key.begin(), key.end());
+  }
+  return all;
+}
+
+size_t KeyGroups::state_bytes() const {
+  return (keys_.capacity() + weights_.capacity()) * sizeof(double) +
+         (first_ranks_.capacity() + sorted_.capacity() + group_of_rank_.capacity()) *
+             sizeof(int64_t);
+}
+
+}  // namespace lethe::svdd

@@ -1,0 +1,82 @@
+// KeyGroups: an ordered list of keys, held as its distinct keys and their multiplicities.
+//
+// Equation:  keys equal in every component (-0 = +0) are one group; groups are numbered by their
+//            first rank; weight = number of copies.
+// Shapes:    keys [count][dim] f64 row-major; distinct_keys [num_groups][dim].
+// Units:     none.
+// Requires:  finite components; ranks below num_keys(), groups below num_groups() (LETHE_DCHECK).
+// Rejects:   none.
+// Effects:   Truncate and Erase overwrite what they drop: the components of a key whose last copy
+//            goes, its numbers and places. Components are stored with -0 as +0. After Erase of a
+//            group's first copy the group moves up behind those whose first rank is now lower.
+// Numerics:  exact; everything is a function of the ordered list alone, not of how it came about.
+//            Cost of a new key O(dim log num_groups + num_groups) (a binary search in an index of
+//            sorted keys: no hash, so no input makes it slow); memory O(num_groups dim + num_keys).
+// Threads:   compatible.
+#ifndef LETHE_MEMORY_SVDD_KEY_GROUPS_H_
+#define LETHE_MEMORY_SVDD_KEY_GROUPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace lethe::svdd {
+
+class KeyGroups {
+ public:
+  explicit KeyGroups(int64_t dim) : dim_(dim) {}
+
+  void Append(absl::Span<const double> keys);
+  // Drops the ranks from num_keys on. The groups that go are the last ones.
+  void Truncate(int64_t num_keys);
+  // What Erase did to the group of the key.
+  struct Erased {
+    int64_t group = 0;     // before
+    bool removed = false;  // it was the last copy: later groups moved down by one
+    int64_t moved_to = 0;  // else: its place now; those between moved down by one
+  };
+  // Removes one key; later ranks move down.
+  Erased Erase(int64_t rank);
+
+  int64_t num_keys() const { return static_cast<int64_t>(group_of_rank_.size()); }
+  int64_t num_groups() const { return static_cast<int64_t>(weights_.size()); }
+  int64_t GroupOf(int64_t rank) const { return group_of_rank_[static_cast<size_t>(rank)]; }
+  int64_t FirstRank(int64_t group) const { return first_ranks_[static_cast<size_t>(group)]; }
+  // Multiplicities, as doubles because they only enter sums and products.
+  absl::Span<const double> weights() const { return weights_; }
+  absl::Span<const double> distinct_keys() const { return keys_; }
+  absl::Span<const double> Key(int64_t group) const;
+
+  // The whole list in rank order.
+  std::vector<double> AllKeys() const;
+  // values[group] for every rank.
+  template <typename T>
+  std::vector<T> ToRanks(absl::Span<const T> values) const {
+    std::vector<T> of_ranks;
+    of_ranks.reserve(group_of_rank_.size());
+    for (const int64_t group : group_of_rank_) {
+      of_ranks.push_back(values[static_cast<size_t>(group)]);
+    }
+    return of_ranks;
+  }
+
+  size_t state_bytes() const;
+
+ private:
+  // The first place in sorted_ whose key is not below `key`.
+  size_t LowerBound(absl::Span<const double> key) const;
+  void DropGroupsFrom(int64_t group);
+
+  int64_t dim_;
+  std::vector<double> keys_;            // [num_groups][dim]
+  std::vector<double> weights_;         // [num_groups]
+  std::vector<int64_t> first_ranks_;    // [num_groups]
+  std::vector<int64_t> sorted_;         // groups by lexicographic order of their keys
+  std::vector<int64_t> group_of_rank_;  // [num_keys]
+};
+
+}  // namespace lethe::svdd
+
+#endif  // LETHE_MEMORY_SVDD_KEY_GROUPS_H_
