@@ -66,11 +66,11 @@ void PrintReceipt(Context& context, const v1::ForgetRequest& request,
   table.Add("tokens evaluated again", absl::StrCat(receipt.num_reevaluated()));
   table.Add("snapshots destroyed", absl::StrCat(receipt.num_snapshots_destroyed()));
   std::map<std::string, int> methods;
-  for (const v1::LayerMethod& method : receipt.methods()) {
+  for (const v1::GroupMethod& method : receipt.methods()) {
     ++methods[absl::StrCat(method.method(), ", ", method.influence())];
   }
   for (const auto& [method, count] : methods) {
-    table.Add("method", absl::StrCat(method, ": ", FormatCount(count, "memory layer")));
+    table.Add("method", absl::StrCat(method, ": ", FormatCount(count, "memory group")));
   }
   if (receipt.has_digest_after()) {
     table.Add("state digest after", FormatHex(receipt.digest_after().sha256()));

@@ -75,7 +75,7 @@ std::vector<GroupMethod> GroupMethods(const ModelConfig& config) {
     for (size_t group = 0; group < memory->groups.size(); ++group) {
       methods.push_back({absl::StrCat("layer.", layer, ".group.", group, ".",
                                       MemoryKindName(memory->groups[group].kind)),
-                         memory->bounded});
+                         kForgetMethod, memory->bounded});
     }
   }
   return methods;
@@ -87,8 +87,7 @@ std::vector<audit::LayerReport> LayerReports(const ModelConfig& config) {
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     if (std::holds_alternative<MlpLayerConfig>(config.layers[layer])) continue;
     const bool memory = std::holds_alternative<MemoryLayerConfig>(config.layers[layer]);
-    reports.push_back(
-        {static_cast<uint64_t>(layer), memory ? "memory" : "local", audit::LayerMethod::kReplay});
+    reports.push_back({static_cast<uint64_t>(layer), memory ? "memory" : "local", kForgetMethod});
   }
   return reports;
 }

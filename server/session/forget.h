@@ -61,14 +61,6 @@ struct ForgetPlan {
   int64_t snapshots_destroyed = 0;
 };
 
-enum class ForgetMethod { kReevaluation };
-
-struct MemoryLayerMethod {
-  int64_t layer = 0;
-  bool bounded = false;  // docs/model-format.md: everything below it is local
-  ForgetMethod method = ForgetMethod::kReevaluation;
-};
-
 struct ForgetResult {
   std::vector<uint64_t> forgotten_ids;        // what the selector named
   std::vector<uint64_t> derived_kept_ids;     // under kKeepAndReport
@@ -79,7 +71,6 @@ struct ForgetResult {
   int64_t snapshot_rank = 0;
   int64_t tokens_evaluated = 0;
   int64_t snapshots_destroyed = 0;
-  std::vector<MemoryLayerMethod> methods;
   audit::Sha256Digest digest_before{};
   audit::Sha256Digest digest_after{};
   std::vector<TokenIdRange>

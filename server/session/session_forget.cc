@@ -34,16 +34,6 @@ std::vector<uint64_t> IdsOf(const Inputs& inputs, const std::vector<int64_t>& ra
   return token_ids;
 }
 
-std::vector<MemoryLayerMethod> MethodsOf(const ModelConfig& config) {
-  std::vector<MemoryLayerMethod> methods;
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[i]);
-    if (memory == nullptr) continue;
-    methods.push_back({static_cast<int64_t>(i), memory->bounded, ForgetMethod::kReevaluation});
-  }
-  return methods;
-}
-
 // Evaluates the runs that only re-lay the ladder, on a copy of the old state. They come by falling
 // rank, so that each Restore goes back in time, as memories require.
 absl::Status ReLay(const ReevaluationPlan& plan, const ModelState& old_state, const Inputs& inputs,
@@ -129,7 +119,6 @@ absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(const ForgetS
   result.snapshot_rank = plan.snapshot_rank;
   result.tokens_evaluated = plan.tokens_to_evaluate;
   result.snapshots_destroyed = plan.snapshots_destroyed;
-  result.methods = MethodsOf(model_->config());
   result.digest_before = Digest();
   result.digest_after = DigestPartsOf(*staging->state, staging->repetition_counts).Digest();
   result.gaps = staging->inputs.Gaps(shared_ids_end_ != 0 ? shared_ids_end_ : next_token_id_);
