@@ -41,14 +41,17 @@ GenerationTarget::~GenerationTarget() {
   entry_->Publish();
 }
 
-absl::Status GenerationTarget::Run(ComputeSlot /*slot*/, const Work& work) {
+absl::Status GenerationTarget::Run(const Call& call, ComputeScheduler* scheduler,
+                                   const Work& work) {
   if (is_fork()) {
     FairMutexLock lock(&fork_->mutex);
     if (fork_->session == nullptr) return SessionDeletedError();
+    LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
     return work(fork_->session.get(), fork_->mark);
   }
   FairMutexLock lock(&entry_->mutex);
   LETHE_ASSIGN_OR_RETURN(Session * session, entry_->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   absl::Status status = work(session, entry_->mark);
   entry_->PublishLength();
   return status;
@@ -56,9 +59,9 @@ absl::Status GenerationTarget::Run(ComputeSlot /*slot*/, const Work& work) {
 
 void GenerationTarget::TakeBack(ComputeScheduler* scheduler, const TokenIdRange& range) {
   if (is_fork() || range.first >= range.end) return;
-  absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
   FairMutexLock lock(&entry_->mutex);
   if (entry_->session == nullptr) return;
+  const absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
   const auto taken =
       entry_->session->Forget(ForgetSelector::Ranges({range}), DerivedPolicy::kForgetDerived);
   // NOT_FOUND: a Forget removed them first.

@@ -1,5 +1,5 @@
-// ForgetSelector, DerivedPolicy, ForgetPlan, ForgetResult: what a Forget is asked and what it
-// answers.
+// ForgetSelector, DerivedPolicy, ForgetPlan, ForgetResult, Checkpoint: what a Forget is asked, what
+// it answers, and what may stop it.
 //
 // Equation:  none.
 // Shapes:    id lists in rank order.
@@ -13,13 +13,19 @@
 #define LETHE_SERVER_SESSION_FORGET_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 #include "audit/crypto/sha256.h"
 
 namespace lethe {
+
+// Asked before every chunk of long work: an error ends the work with it.
+using Checkpoint = std::function<absl::Status()>;
 
 // Half-open: first <= token_id < end.
 struct TokenIdRange {
