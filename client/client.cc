@@ -3,12 +3,14 @@
 #include <chrono>
 #include <utility>
 
+#include "client/message_check.h"
 #include "client/rpc_status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 
+#include "kernels/base/status_macros.h"
 #include "lethe/v1/audit.grpc.pb.h"
 #include "lethe/v1/certification.grpc.pb.h"
 #include "lethe/v1/forgetting.grpc.pb.h"
@@ -33,13 +35,11 @@ absl::StatusOr<Response> Call(const std::unique_ptr<Stub>& stub,
                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                            Response*),
                               const Request& request, double timeout_s) {
+  LETHE_RETURN_IF_ERROR(CheckText(request));
   grpc::ClientContext context;
   SetDeadline(context, timeout_s);
   Response response;
-  absl::Status status = StatusFromRpc((stub.get()->*method)(&context, request, &response));
-  if (!status.ok()) {
-    return status;
-  }
+  LETHE_RETURN_IF_ERROR(StatusFromRpc((stub.get()->*method)(&context, request, &response)));
   return response;
 }
 
@@ -111,6 +111,7 @@ LETHE_CLIENT_CALL(Detokenize, ModelService, model)
 
 absl::Status Client::Generate(const v1::GenerateRequest& request,
                               absl::FunctionRef<bool(const v1::GenerateResponse&)> on_event) {
+  LETHE_RETURN_IF_ERROR(CheckText(request));
   grpc::ClientContext context;
   SetDeadline(context, options_.timeout_s);
   const auto reader = stubs_->generation->Generate(&context, request);

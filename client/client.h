@@ -9,7 +9,9 @@
 // Requires:  none.
 // Rejects:   Connect: INVALID_ARGUMENT for an empty address or a timeout that is not positive. Every
 //            call: the server's status code and message, its ErrorInfo as the payload kErrorInfoType
-//            (error_text.h reads it) and the mark kRpcStatusType; UNAVAILABLE when no server answers, DEADLINE_EXCEEDED.
+//            (error_text.h reads it) and the mark kRpcStatusType; UNAVAILABLE when no server answers,
+//            DEADLINE_EXCEEDED. Before any call and without the mark: INVALID_ARGUMENT for a text
+//            field that is not UTF-8 (message_check.h).
 // Effects:   Connect opens no socket; the first call does. Nothing is retried: a mutation is repeated
 //            safely by its caller with the same request_id.
 // Numerics:  none.

@@ -13,31 +13,39 @@ namespace lethe::client {
 namespace {
 
 // An id is at most 2^64 - 2, so that the end of a range after it is representable.
-absl::StatusOr<uint64_t> ParseId(absl::string_view text) {
+constexpr uint64_t kIdMax = std::numeric_limits<uint64_t>::max() - 1;
+
+absl::Status BadId(absl::string_view option, uint64_t max, absl::string_view example) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": each id must be a whole number from 0 to ", max, ", like ", example));
+}
+
+absl::StatusOr<uint64_t> ParseId(absl::string_view text, const absl::Status& bad) {
   const absl::string_view item = absl::StripAsciiWhitespace(text);
   uint64_t id = 0;
   if (item.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(item[0])) ||
-      !absl::SimpleAtoi(item, &id) || id == std::numeric_limits<uint64_t>::max()) {
-    return absl::InvalidArgumentError(
-        "ids: each must be a whole number from 0 to 18446744073709551614, like 1,2,5-9");
+      !absl::SimpleAtoi(item, &id) || id > kIdMax) {
+    return bad;
   }
   return id;
 }
 
 }  // namespace
 
-absl::StatusOr<v1::TokenSelection> ParseIds(absl::string_view text) {
+absl::StatusOr<v1::TokenSelection> ParseIds(absl::string_view option, absl::string_view text) {
+  const absl::Status bad = BadId(option, kIdMax, "1,2,5-9");
   v1::TokenSelection selection;
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
     const std::vector<absl::string_view> ends = absl::StrSplit(item, absl::MaxSplits('-', 1));
-    LETHE_ASSIGN_OR_RETURN(const uint64_t first, ParseId(ends[0]));
+    LETHE_ASSIGN_OR_RETURN(const uint64_t first, ParseId(ends[0], bad));
     if (ends.size() == 1) {
       selection.add_token_ids(first);
       continue;
     }
-    LETHE_ASSIGN_OR_RETURN(const uint64_t last, ParseId(ends[1]));
+    LETHE_ASSIGN_OR_RETURN(const uint64_t last, ParseId(ends[1], bad));
     if (last < first) {
-      return absl::InvalidArgumentError("ids: a range must not end before its start, like 5-9");
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": a range must not end before its start, like 5-9"));
     }
     v1::TokenRange* range = selection.add_ranges();
     range->set_first(first);
@@ -46,29 +54,31 @@ absl::StatusOr<v1::TokenSelection> ParseIds(absl::string_view text) {
   return selection;
 }
 
-absl::StatusOr<v1::TokenRange> ParseRange(absl::string_view text) {
+absl::StatusOr<v1::TokenRange> ParseRange(absl::string_view option, absl::string_view text) {
+  const absl::Status bad = BadId(option, kIdMax, "5:10");
   const std::vector<absl::string_view> ends = absl::StrSplit(text, ':');
   if (ends.size() != 2) {
-    return absl::InvalidArgumentError("range: want A:B, the ids A to B - 1");
+    return absl::InvalidArgumentError(absl::StrCat(option, ": want A:B, the ids A to B - 1"));
   }
   v1::TokenRange range;
-  LETHE_ASSIGN_OR_RETURN(const uint64_t first, ParseId(ends[0]));
-  LETHE_ASSIGN_OR_RETURN(const uint64_t end, ParseId(ends[1]));
+  LETHE_ASSIGN_OR_RETURN(const uint64_t first, ParseId(ends[0], bad));
+  LETHE_ASSIGN_OR_RETURN(const uint64_t end, ParseId(ends[1], bad));
   if (end <= first) {
-    return absl::InvalidArgumentError("range: in A:B the end B must be above A");
+    return absl::InvalidArgumentError(absl::StrCat(option, ": in A:B the end B must be above A"));
   }
   range.set_first(first);
   range.set_end(end);
   return range;
 }
 
-absl::StatusOr<std::vector<int32_t>> ParseVocabIds(absl::string_view text) {
+absl::StatusOr<std::vector<int32_t>> ParseVocabIds(absl::string_view option,
+                                                   absl::string_view text) {
+  constexpr int32_t kVocabIdMax = std::numeric_limits<int32_t>::max();
+  const absl::Status bad = BadId(option, kVocabIdMax, "72,101,108");
   std::vector<int32_t> vocab_ids;
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
-    LETHE_ASSIGN_OR_RETURN(const uint64_t id, ParseId(item));
-    if (id > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
-      return absl::InvalidArgumentError("vocab-ids: each must be from 0 to 2147483647");
-    }
+    LETHE_ASSIGN_OR_RETURN(const uint64_t id, ParseId(item, bad));
+    if (id > kVocabIdMax) return bad;
     vocab_ids.push_back(static_cast<int32_t>(id));
   }
   return vocab_ids;

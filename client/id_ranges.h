@@ -27,9 +27,11 @@
 
 namespace lethe::client {
 
-absl::StatusOr<v1::TokenSelection> ParseIds(absl::string_view text);
-absl::StatusOr<v1::TokenRange> ParseRange(absl::string_view text);
-absl::StatusOr<std::vector<int32_t>> ParseVocabIds(absl::string_view text);
+// `option` is what the errors name: "--ids".
+absl::StatusOr<v1::TokenSelection> ParseIds(absl::string_view option, absl::string_view text);
+absl::StatusOr<v1::TokenRange> ParseRange(absl::string_view option, absl::string_view text);
+absl::StatusOr<std::vector<int32_t>> ParseVocabIds(absl::string_view option,
+                                                   absl::string_view text);
 
 // "17-58, 60" with both ends included, "none" for no range; neighbouring ranges are joined.
 std::string FormatRanges(const google::protobuf::RepeatedPtrField<v1::TokenRange>& ranges);

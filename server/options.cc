@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "server/rpc/listen_address.h"
+
 namespace lethe {
 
 std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options) {
@@ -27,6 +29,11 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       ->capture_default_str();
   app.add_option("--listen", options->listen_address,
                  "Address to serve on, without encryption; port 0 takes any free port")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return std::string(ParseListenAddress(text).status().message());
+          },
+          ""))
       ->type_name("HOST:PORT")
       ->capture_default_str();
   app.add_option("--origin", options->origin, "Name of the audit log: no space, no '+'")

@@ -29,8 +29,9 @@ constexpr std::array<std::pair<DerivedPolicy, absl::string_view>, 3> kPolicyName
     {DerivedPolicy::kForgetDerived, "FORGET_DERIVED"},
     {DerivedPolicy::kFail, "FAIL"},
 }};
-constexpr std::array<std::pair<LayerMethod, absl::string_view>, 4> kMethodNames = {{
+constexpr std::array<std::pair<LayerMethod, absl::string_view>, 5> kMethodNames = {{
     {LayerMethod::kUnchanged, "unchanged"},
+    {LayerMethod::kReevaluation, "re-evaluation"},
     {LayerMethod::kReplay, "replay"},
     {LayerMethod::kDecremental, "decremental"},
     {LayerMethod::kCanonicalResolve, "canonical-resolve"},

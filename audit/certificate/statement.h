@@ -45,7 +45,13 @@ enum class RecordKind { kForget, kCertify };
 enum class DerivedPolicy { kKeepAndReport, kForgetDerived, kFail };
 
 // How a layer's state was brought to that of a session which never had the inputs.
-enum class LayerMethod { kUnchanged, kReplay, kDecremental, kCanonicalResolve };
+enum class LayerMethod {
+  kUnchanged,
+  kReevaluation,  // the model evaluated the rest of the history again
+  kReplay,        // the layer alone stepped through the rest again, from what it had stored
+  kDecremental,
+  kCanonicalResolve
+};
 
 // A set of token ids under the certificate's salt: how many, and the root over their sorted
 // commitments.
@@ -58,7 +64,7 @@ struct EngineIdentity {
   Sha256Digest binary{};    // SHA-256 of the server binary
   std::string build;        // for example "lethe 0.1.0 gcc 12.2 x86-64-v3"
   Sha256Digest config{};    // SHA-256 of the session's model and memory options
-  std::string algorithm;    // "lethe-replay-v1": how Forget reaches the canonical state
+  std::string algorithm;    // "lethe-reevaluation-v1": how Forget reaches the canonical state
   std::string device_kind;  // "cpu"
   Sha256Digest model_digest{};
   Sha256Digest numerics_id{};

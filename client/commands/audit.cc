@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
+#include "client/commands/option_checks.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
 
@@ -137,6 +138,7 @@ void AddProofs(CLI::App& audit, Context& context) {
       ->add_option_function<uint64_t>(
           "LEAF", [request](uint64_t leaf) { request->set_leaf_index(leaf); },
           "Position in the log, from 0")
+      ->check(WholeNumber())
       ->required();
   inclusion->add_option("--out", *path, "File to write it to (default: print)");
   inclusion->footer("Example: lethe audit inclusion 0 --out proof.tlog");
@@ -149,10 +151,13 @@ void AddProofs(CLI::App& audit, Context& context) {
   consistency
       ->add_option_function<uint64_t>(
           "FIRST", [sizes](uint64_t size) { sizes->set_first_size(size); }, "Older size, from 1")
+      ->check(WholeNumber(1))
       ->required();
-  consistency->add_option_function<uint64_t>(
-      "SECOND", [sizes](uint64_t size) { sizes->set_second_size(size); },
-      "Newer size (default: the newest)");
+  consistency
+      ->add_option_function<uint64_t>(
+          "SECOND", [sizes](uint64_t size) { sizes->set_second_size(size); },
+          "Newer size (default: the newest)")
+      ->check(WholeNumber(1));
   consistency->footer("Example: lethe audit consistency 1 3");
   consistency->callback([&context, sizes] { context.Finish(Consistency(context, *sizes)); });
 }

@@ -38,6 +38,13 @@ absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path) 
   return std::optional<std::string>(std::move(bytes));
 }
 
+absl::StatusOr<std::string> ReadPart(const std::string& directory, const char* name) {
+  LETHE_ASSIGN_OR_RETURN(std::optional<std::string> bytes,
+                         ReadIfThere(absl::StrCat(directory, "/", name)));
+  if (!bytes) return IncompleteError(directory, name);
+  return *std::move(bytes);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> WriteCertificate(const std::string& directory,
@@ -66,12 +73,19 @@ absl::StatusOr<std::vector<std::string>> WriteCertificate(const std::string& dir
   return written;
 }
 
+absl::Status IncompleteError(const std::string& directory, absl::string_view name) {
+  return absl::DataLossError(
+      absl::StrCat("incomplete certificate: ", directory, "/", name, " is missing"));
+}
+
 absl::StatusOr<audit::CertificateFiles> ReadCertificate(const std::string& directory) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(directory, ": no such directory"));
+  }
   audit::CertificateFiles files;
-  LETHE_ASSIGN_OR_RETURN(files.envelope, ReadFile(absl::StrCat(directory, "/", kEnvelopeFile)));
-  LETHE_ASSIGN_OR_RETURN(const std::optional<std::string> proof,
-                         ReadIfThere(absl::StrCat(directory, "/", kProofFile)));
-  files.proof_file = proof.value_or("");
+  LETHE_ASSIGN_OR_RETURN(files.envelope, ReadPart(directory, kEnvelopeFile));
+  LETHE_ASSIGN_OR_RETURN(files.proof_file, ReadPart(directory, kProofFile));
   LETHE_ASSIGN_OR_RETURN(files.opening, ReadIfThere(absl::StrCat(directory, "/", kOpeningFile)));
   LETHE_ASSIGN_OR_RETURN(files.bundle, ReadIfThere(absl::StrCat(directory, "/", kBundleFile)));
   return files;

@@ -8,8 +8,8 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  none.
-// Rejects:   INVALID_ARGUMENT for a file that cannot be read or written; ReadCertificate wants at least
-//            envelope.json.
+// Rejects:   INVALID_ARGUMENT for a file or directory that cannot be read or written. ReadCertificate:
+//            DATA_LOSS, naming the file, where envelope.json or proof.tlog is missing.
 // Effects:   WriteCertificate makes the directory and removes files of these names that the new
 //            certificate does not have, so that two certificates never mix. Opening, bundle and digest
 //            are readable by their owner only.
@@ -21,7 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "audit/certificate/verify.h"
 #include "lethe/v1/certification.pb.h"
@@ -44,8 +46,10 @@ struct CertificateContent {
 absl::StatusOr<std::vector<std::string>> WriteCertificate(const std::string& directory,
                                                           const CertificateContent& content);
 
-// What a verifier reads: envelope and proof ("" when the file is missing), opening and bundle where
-// they are there.
+// DATA_LOSS: the certificate lacks the file that its user needs.
+absl::Status IncompleteError(const std::string& directory, absl::string_view name);
+
+// What a verifier reads: envelope and proof, opening and bundle where they are there.
 absl::StatusOr<audit::CertificateFiles> ReadCertificate(const std::string& directory);
 
 }  // namespace lethe::client

@@ -8,6 +8,7 @@
 #include "client/commands/certificate_files.h"
 #include "client/commands/commands.h"
 #include "client/commands/nonce.h"
+#include "client/commands/option_checks.h"
 #include "client/commands/progress.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
@@ -162,8 +163,9 @@ void AddCertifyCommands(CLI::App& app, Context& context) {
   const auto get_options = std::make_shared<GetOptions>();
   get->add_option("SESSION", *get_options->request.mutable_session_id(), "Session id")->required();
   get->add_option_function<uint64_t>(
-      "--seq", [get_options](uint64_t seq) { get_options->request.set_seq(seq); },
-      "Sequence number in the session (default: the newest)");
+         "--seq", [get_options](uint64_t seq) { get_options->request.set_seq(seq); },
+         "Sequence number in the session (default: the newest)")
+      ->check(WholeNumber());
   get->add_option("--out", get_options->directory,
                   "Directory to write to (default: print the envelope)");
   get->add_flag_callback(

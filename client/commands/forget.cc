@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
 #include "client/commands/nonce.h"
+#include "client/commands/option_checks.h"
 #include "client/commands/progress.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
@@ -36,9 +37,10 @@ absl::Status FillSelection(const ForgetOptions& options, v1::ForgetSelection* se
         "say what to forget with exactly one of --ids, --range, --subject, --before, --everything");
   }
   if (options.ids) {
-    LETHE_ASSIGN_OR_RETURN(*selection->mutable_tokens(), ParseIds(*options.ids));
+    LETHE_ASSIGN_OR_RETURN(*selection->mutable_tokens(), ParseIds("--ids", *options.ids));
   } else if (options.range) {
-    LETHE_ASSIGN_OR_RETURN(*selection->mutable_tokens()->add_ranges(), ParseRange(*options.range));
+    LETHE_ASSIGN_OR_RETURN(*selection->mutable_tokens()->add_ranges(),
+                           ParseRange("--range", *options.range));
   } else if (options.subject) {
     selection->set_subject(*options.subject);
   } else if (options.before) {
@@ -66,11 +68,11 @@ void PrintReceipt(Context& context, const v1::ForgetRequest& request,
   table.Add("tokens evaluated again", absl::StrCat(receipt.num_reevaluated()));
   table.Add("snapshots destroyed", absl::StrCat(receipt.num_snapshots_destroyed()));
   std::map<std::string, int> methods;
-  for (const v1::LayerMethod& method : receipt.methods()) {
+  for (const v1::GroupMethod& method : receipt.methods()) {
     ++methods[absl::StrCat(method.method(), ", ", method.influence())];
   }
   for (const auto& [method, count] : methods) {
-    table.Add("method", absl::StrCat(method, ": ", FormatCount(count, "memory layer")));
+    table.Add("method", absl::StrCat(method, ": ", FormatCount(count, "memory group")));
   }
   if (receipt.has_digest_after()) {
     table.Add("state digest after", FormatHex(receipt.digest_after().sha256()));
@@ -116,7 +118,8 @@ void AddForgetCommand(CLI::App& app, Context& context) {
   command->add_option("--ids", options->ids, "token_ids: 1,2,5-9 (both ends included)");
   command->add_option("--range", options->range, "The token_ids A to B - 1, as A:B");
   command->add_option("--subject", options->subject, "Everything with this subject label");
-  command->add_option("--before", options->before, "Everything before this token_id");
+  command->add_option("--before", options->before, "Everything before this token_id")
+      ->check(WholeNumber());
   command->add_flag("--everything", options->everything, "The whole history");
   const std::map<std::string, v1::DerivedPolicy> policies = {
       {"keep", v1::DERIVED_POLICY_KEEP_AND_REPORT},

@@ -1,9 +1,7 @@
 // lethe generate.
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
 #include "client/commands/generation_printer.h"
+#include "client/commands/option_checks.h"
 #include "client/id_ranges.h"
 
 #include "kernels/base/status_macros.h"
@@ -42,7 +41,8 @@ absl::Status FillPrompt(Context& context, const GenerateOptions& options, v1::Co
     LETHE_ASSIGN_OR_RETURN(*prompt->mutable_text(),
                            ReadInput(*options.prompt_file, context.io().in));
   } else {
-    LETHE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseVocabIds(*options.vocab_ids));
+    LETHE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                           ParseVocabIds("--vocab-ids", *options.vocab_ids));
     prompt->mutable_vocab_ids()->mutable_vocab_ids()->Add(ids.begin(), ids.end());
   }
   return absl::OkStatus();
@@ -98,32 +98,28 @@ absl::Status Generate(Context& context, GenerateOptions& options) {
   return status;
 }
 
-// CLI11 lets negative and overflowing numbers wrap around.
-std::string CheckWholeNumber(const std::string& text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? std::string() : "must be a whole number from 0 to 18446744073709551615";
-}
-
 void AddSampling(CLI::App& command, GenerateOptions& options) {
   command.add_option("--temperature", options.temperature, "0 = greedy (default), up to 10");
-  command.add_option("--top-k", options.top_k, "Keep the k most likely; 0 = off (default)");
+  command.add_option("--top-k", options.top_k, "Keep the k most likely; 0 = off (default)")
+      ->check(Int32FromZero());
   command.add_option("--top-p", options.top_p, "Keep the smallest set of this probability");
   command.add_option("--min-p", options.min_p,
                      "Drop what is less likely than this times the most likely");
   command.add_option("--repetition-penalty", options.repetition_penalty,
                      "Above 1 makes tokens of the history less likely");
   command.add_option("--seed", options.seed, "Same seed, same history: same text")
-      ->check(CLI::Validator(CheckWholeNumber, "0 to 18446744073709551615"));
+      ->check(WholeNumber());
 }
 
 void AddOutput(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--max-tokens", options.max_tokens, "Most tokens to write (default 256)");
+  command.add_option("--max-tokens", options.max_tokens, "Most tokens to write (default 256)")
+      ->check(Int32FromZero());
   command.add_option("--stop", options.stop, "Stop before this text; may be given up to 16 times")
       ->allow_extra_args(false);
-  command.add_option("--top-logprobs", options.top_logprobs,
-                     "Also show this many most likely tokens with their log-probabilities");
+  command
+      .add_option("--top-logprobs", options.top_logprobs,
+                  "Also show this many most likely tokens with their log-probabilities")
+      ->check(Int32FromZero());
   command.add_flag_callback(
       "--ignore-end-of-text",
       [&options] { options.request.mutable_output()->set_ignore_end_of_text(true); },

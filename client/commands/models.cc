@@ -76,7 +76,7 @@ absl::Status Tokenize(Context& context, v1::TokenizeRequest request, const std::
 }
 
 absl::Status Detokenize(Context& context, v1::DetokenizeRequest request, const std::string& ids) {
-  LETHE_ASSIGN_OR_RETURN(const std::vector<int32_t> vocab_ids, ParseVocabIds(ids));
+  LETHE_ASSIGN_OR_RETURN(const std::vector<int32_t> vocab_ids, ParseVocabIds("IDS", ids));
   request.mutable_input()->mutable_vocab_ids()->Add(vocab_ids.begin(), vocab_ids.end());
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   LETHE_ASSIGN_OR_RETURN(const v1::DetokenizeResponse response, client->Detokenize(request));

@@ -28,7 +28,7 @@ absl::StatusOr<std::string> ParseNonce(const std::string& hex) {
   const absl::StatusOr<std::string> bytes = ParseHex(hex);
   if (!bytes.ok() ||
       (!bytes->empty() && (bytes->size() < kNonceBytesMin || bytes->size() > kNonceBytesMax))) {
-    return absl::InvalidArgumentError("nonce: want 16 to 32 bytes, 32 to 64 hex digits");
+    return absl::InvalidArgumentError("--nonce: want 16 to 32 bytes, 32 to 64 hex digits");
   }
   return *bytes;
 }

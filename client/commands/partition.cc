@@ -1,9 +1,11 @@
 // lethe partition.
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_checks.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
 
@@ -92,7 +94,7 @@ void AddPartitionCommand(CLI::App& app, Context& context) {
   command->add_option("--head", *options->request.mutable_head(),
                       "Head, as lethe certify names it (default: the first)");
   command->add_option("--limit", options->limit, "Show at most this many rows; 0 = all (default)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
   command->footer("Example: lethe partition $S --head layer.4.group.0.head.0 --limit 20");
   command->callback([&context, options] { context.Finish(Partition(context, *options)); });
 }

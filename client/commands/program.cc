@@ -1,8 +1,9 @@
 #include "client/commands/program.h"
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_checks.h"
+#include "client/commands/usage_text.h"
 
 namespace lethe::client {
 namespace {
@@ -32,32 +33,6 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
                "One JSON object per result; JSON lines from commands that stream");
 }
 
-// The words of a usage error. CLI11 repeats unexpected words; only options are repeated here.
-std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
-    return error.what();
-  }
-  std::string options;
-  for (const std::string& word : app.remaining(true)) {
-    if (word.size() > 1 && word[0] == '-') {
-      absl::StrAppend(&options, options.empty() ? "" : " ", word.substr(0, word.find('=')));
-    }
-  }
-  return options.empty() ? "unexpected words after the command (a text with spaces needs quotes)"
-                         : absl::StrCat("unknown option ", options);
-}
-
-// The command that was being parsed, for "try lethe session create --help".
-std::string CommandPath(const CLI::App& app) {
-  std::string path = "lethe";
-  const CLI::App* current = &app;
-  while (!current->get_subcommands().empty()) {
-    current = current->get_subcommands().front();
-    absl::StrAppend(&path, " ", current->get_name());
-  }
-  return path;
-}
-
 void AddCommands(CLI::App& app, Context& context) {
   AddSessionCommands(app, context);
   AddGenerateCommand(app, context);
@@ -85,6 +60,7 @@ int RunProgram(const std::vector<std::string>& arguments, const Io& io) {
   app.set_version_flag("--version", "lethe 0.1.0");
   AddGlobalOptions(app, context.options());
   AddCommands(app, context);
+  RequireUtf8(app);
 
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
@@ -94,8 +70,7 @@ int RunProgram(const std::vector<std::string>& arguments, const Io& io) {
       app.exit(error, io.out, io.err);  // --help, --version
       return kExitDone;
     }
-    context.Finish(absl::InvalidArgumentError(
-        absl::StrCat(UsageText(error, app), " (try ", CommandPath(app), " --help)")));
+    context.Finish(absl::InvalidArgumentError(UsageText(error, app)));
   }
   return context.exit_code();
 }

@@ -85,8 +85,9 @@ absl::StatusOr<ReplayClaim> ReadClaim(const ReplayOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const audit::CertificateFiles files, ReadCertificate(options.certificate));
   LETHE_RETURN_IF_ERROR(CheckTrust(options, files));
   if (!files.opening) {
-    return absl::InvalidArgumentError(
-        "the certificate has no opening.json: its digest is salted and cannot be compared");
+    return absl::DataLossError(
+        absl::StrCat(IncompleteError(options.certificate, kOpeningFile).message(),
+                     "; without it the salted digest cannot be compared"));
   }
   const absl::StatusOr<audit::DsseEnvelope> envelope = audit::ParseEnvelope(files.envelope);
   absl::StatusOr<audit::Opening> opening = audit::ParseOpening(*files.opening);

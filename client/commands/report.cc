@@ -1,12 +1,15 @@
 #include "client/commands/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+
+#include "kernels/base/number_text.h"
 
 namespace lethe::client {
 namespace {
@@ -73,7 +76,9 @@ std::string FormatByteCount(int64_t num_bytes) {
                                : absl::StrFormat("%.1f MiB", bytes / (1 << 20));
 }
 
-std::string FormatDouble(double value) { return absl::StrFormat("%.6g", value); }
+std::string FormatDouble(double value) {
+  return value == std::trunc(value) ? NumberText(value) : absl::StrFormat("%.6g", value);
+}
 
 std::string FormatCount(int64_t count, absl::string_view singular) {
   return absl::StrCat(count, " ", singular, count == 1 ? "" : "s");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
+#include "client/commands/option_checks.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
 #include "google/protobuf/util/time_util.h"
@@ -149,7 +150,8 @@ void AddCreate(CLI::App& session, Context& context) {
                       "Model name (default: the server's only model)");
   command->add_option("--name", *options->request.mutable_display_name(),
                       "Display name, shown in lists; no personal data here");
-  command->add_option("--ovq-slots", options->ovq_slots, "Slots of every OVQ memory");
+  command->add_option("--ovq-slots", options->ovq_slots, "Slots of every OVQ memory")
+      ->check(Int32FromZero());
   command->add_option("--sv-box-mass", options->sv_box_mass,
                       "Box mass 1/C of every SV-Attention head");
   command->add_option("--sv-sigma", options->sv_sigma, "Kernel width of every SV-Attention head");

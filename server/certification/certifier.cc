@@ -39,8 +39,12 @@ absl::StatusOr<CertificateText> FetchText(const RecordRef& ref, const AuditTrail
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
   CertificateText text;
   text.ref = ref;
-  LETHE_ASSIGN_OR_RETURN(text.envelope, trail.log->Body(ref.leaf_hash));
-  LETHE_ASSIGN_OR_RETURN(text.log_proof, trail.log->ProofFile(ref.leaf_index));
+  absl::StatusOr<std::string> envelope = trail.log->Body(ref.leaf_hash);
+  if (!envelope.ok()) return WithDefaultReason(envelope.status(), "AUDIT_LOG");
+  text.envelope = *std::move(envelope);
+  absl::StatusOr<std::string> proof = trail.log->ProofFile(ref.leaf_index);
+  if (!proof.ok()) return WithDefaultReason(proof.status(), "AUDIT_LOG");
+  text.log_proof = *std::move(proof);
   const audit::Opening* opening = entry.records.FindOpening(ref.leaf_hash);
   if (opening != nullptr) text.opening = audit::WriteOpening(*opening);
   return text;
@@ -79,10 +83,10 @@ audit::Sha256Digest PartHash(const std::vector<audit::StatePart>& parts, const S
 }
 
 // Proves every head and fills in the draft's memories and the receipt's heads.
-absl::Status ProveHeads(const Session& session, const Call& call, audit::RecordDraft* draft,
-                        CertifyReceipt* receipt) {
+absl::Status ProveHeads(const Session& session, const Checkpoint& checkpoint,
+                        audit::RecordDraft* draft, CertifyReceipt* receipt) {
   for (const SvHead& head : SvHeads(session.state())) {
-    LETHE_RETURN_IF_ERROR(call.Check());
+    LETHE_RETURN_IF_ERROR(checkpoint());
     audit::MemoryDraft memory = DraftHead(head, draft->retained);
     HeadReport report = ReportHead(head, memory);
     LETHE_ASSIGN_OR_RETURN(const std::optional<svdd::OptimalityBounds> bounds, ProveHead(head));
@@ -116,9 +120,9 @@ absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
   return receipt;
 }
 
-absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command, const Call& call,
-                                           const AuditTrail& trail, const Session& session,
-                                           SessionEntry* entry)
+absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
+                                           const Checkpoint& checkpoint, const AuditTrail& trail,
+                                           const Session& session, SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex) {
   CertifyReceipt receipt;
   const audit::StateParts parts = session.StateParts();
@@ -130,7 +134,7 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command, const 
   draft.retained = RetainedIds(session.inputs());
   draft.proves_optimality = true;
   draft.retains_derived = session.inputs().any_derived_from_forgotten();
-  LETHE_RETURN_IF_ERROR(ProveHeads(session, call, &draft, &receipt));
+  LETHE_RETURN_IF_ERROR(ProveHeads(session, checkpoint, &draft, &receipt));
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
@@ -155,12 +159,13 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command, const 
 absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call& call,
                                        ComputeScheduler* scheduler, const AuditTrail& trail,
                                        const std::shared_ptr<SessionEntry>& entry) {
-  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
   LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<CertifyAnswer>(command.request));
   LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
   if (answer != nullptr) return RepeatCertify(command, *answer, trail, *entry);
-  return RecordState(command, call, trail, *session, entry.get());
+  return RecordState(
+      command, [&] { return slot.Yield(call); }, trail, *session, entry.get());
 }
 
 absl::StatusOr<FetchedCertificate> GetCertificate(uint64_t seq, bool include_bundle,

@@ -75,7 +75,7 @@ std::vector<GroupMethod> GroupMethods(const ModelConfig& config) {
     for (size_t group = 0; group < memory->groups.size(); ++group) {
       methods.push_back({absl::StrCat("layer.", layer, ".group.", group, ".",
                                       MemoryKindName(memory->groups[group].kind)),
-                         memory->bounded});
+                         kForgetMethod, memory->bounded});
     }
   }
   return methods;
@@ -87,8 +87,7 @@ std::vector<audit::LayerReport> LayerReports(const ModelConfig& config) {
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     if (std::holds_alternative<MlpLayerConfig>(config.layers[layer])) continue;
     const bool memory = std::holds_alternative<MemoryLayerConfig>(config.layers[layer]);
-    reports.push_back(
-        {static_cast<uint64_t>(layer), memory ? "memory" : "local", audit::LayerMethod::kReplay});
+    reports.push_back({static_cast<uint64_t>(layer), memory ? "memory" : "local", kForgetMethod});
   }
   return reports;
 }
@@ -147,16 +146,21 @@ audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& t
 
 // Stages, records and commits; the session is locked and still as it was on every error.
 absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& call,
-                                      const AuditTrail& trail, Session* session,
+                                      ComputeScheduler* scheduler, const AuditTrail& trail,
+                                      Session* session,
                                       SessionEntry* entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const Clock::time_point start = Clock::now();
+  ForkForgets forks(entry->LiveForks());
+  LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
+  // Between two chunks other sessions compute, and a client that is gone is noticed.
+  const Checkpoint checkpoint = [&] { return slot.Yield(call); };
   absl::StatusOr<std::unique_ptr<StagedForget>> staged =
-      session->StageForget(command.selector, command.policy);
+      session->StageForget(command.selector, command.policy, checkpoint);
   if (!staged.ok()) return WithForgetReason(staged.status());
   ForgetReceipt receipt = ReceiptOfResult((*staged)->result());
   receipt.methods = GroupMethods(entry->model->config());
   const audit::RecordDraft draft = DraftForget(command, trail, *entry, session->inputs(), **staged);
-  ForkForgets forks(entry->LiveForks(), draft.forgotten, command);
+  LETHE_RETURN_IF_ERROR(forks.Stage(draft.forgotten, command, checkpoint));
   LETHE_RETURN_IF_ERROR(call.Check());
 
   const absl::StatusOr<audit::FinishedRecord> record =
@@ -183,7 +187,6 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
 absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const Call& call,
                                            ComputeScheduler* scheduler, const AuditTrail& trail,
                                            const std::shared_ptr<SessionEntry>& entry) {
-  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   FairMutexLock lock(&entry->mutex);
   LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<ForgetAnswer>(command.request));
   if (answer != nullptr) {
@@ -192,7 +195,10 @@ absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const C
     return receipt;
   }
   LETHE_ASSIGN_OR_RETURN(Session * session, entry->LiveSession());
-  if (!command.validate_only) return Execute(command, call, trail, session, entry.get());
+  if (!command.validate_only) {
+    return Execute(command, call, scheduler, trail, session, entry.get());
+  }
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   const absl::StatusOr<ForgetPlan> plan = session->PlanForget(command.selector, command.policy);
   if (!plan.ok()) return WithForgetReason(plan.status());
   ForgetReceipt receipt = ReceiptOfPlan(*plan, command.policy);

@@ -26,6 +26,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "audit/certificate/statement.h"
 #include "server/certification/audit_trail.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/session_entry.h"
@@ -40,8 +41,13 @@ struct ForgetCommand {
   RequestKey request;
 };
 
+// How a Forget reaches every layer's state of the shorter history in this version: receipt and
+// statement say the same word.
+inline constexpr audit::LayerMethod kForgetMethod = audit::LayerMethod::kReevaluation;
+
 struct GroupMethod {
-  std::string layer;  // "layer.4.group.0.sv"
+  std::string group;  // "layer.4.group.0.sv"
+  audit::LayerMethod method = kForgetMethod;
   bool bounded = false;
 };
 

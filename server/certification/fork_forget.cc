@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 #include "server/certification/forgetter.h"
 
 namespace lethe {
@@ -26,27 +27,35 @@ std::vector<uint64_t> ForkIds(const Session& fork, absl::Span<const uint64_t> fo
 
 }  // namespace
 
-ForkForgets::ForkForgets(std::vector<std::shared_ptr<SessionFork>> forks,
-                         absl::Span<const uint64_t> forgotten_ids,
-                         const ForgetCommand& command) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+ForkForgets::ForkForgets(std::vector<std::shared_ptr<SessionFork>> forks)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (std::shared_ptr<SessionFork>& fork : forks) {
+    fork->mutex.Lock();
+    staged_.push_back({std::move(fork), nullptr, false});
+  }
+}
+
+absl::Status ForkForgets::Stage(absl::Span<const uint64_t> forgotten_ids,
+                                const ForgetCommand& command,
+                                const Checkpoint& checkpoint) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   // A fork cannot be asked: where the session had nothing derived, the fork's derived tokens go.
   const DerivedPolicy policy =
       command.policy == DerivedPolicy::kFail ? DerivedPolicy::kForgetDerived : command.policy;
-  for (std::shared_ptr<SessionFork>& fork : forks) {
-    fork->mutex.Lock();
-    Staged staged;
-    if (fork->session != nullptr) {
-      std::vector<uint64_t> ids = ForkIds(*fork->session, forgotten_ids, command.selector);
-      if (!ids.empty()) {
-        absl::StatusOr<std::unique_ptr<StagedForget>> forget =
-            fork->session->StageForget(ForgetSelector::Ids(std::move(ids)), policy);
-        staged.lost = !forget.ok();
-        if (forget.ok()) staged.forget = *std::move(forget);
-      }
+  for (Staged& staged : staged_) {
+    const Session* session = staged.fork->session.get();
+    if (session == nullptr) continue;
+    std::vector<uint64_t> ids = ForkIds(*session, forgotten_ids, command.selector);
+    if (ids.empty()) continue;
+    absl::StatusOr<std::unique_ptr<StagedForget>> forget =
+        session->StageForget(ForgetSelector::Ids(std::move(ids)), policy, checkpoint);
+    if (forget.ok()) {
+      staged.forget = *std::move(forget);
+      continue;
     }
-    staged.fork = std::move(fork);
-    staged_.push_back(std::move(staged));
+    LETHE_RETURN_IF_ERROR(checkpoint());
+    staged.lost = true;
   }
+  return absl::OkStatus();
 }
 
 ForkForgets::~ForkForgets() ABSL_NO_THREAD_SAFETY_ANALYSIS {

@@ -3,11 +3,13 @@
 // Equation:  none.
 // Shapes:    none.
 // Units:     token_ids.
-// Requires:  the session's lock is held from before construction until after destruction.
-// Rejects:   none: a fork that cannot follow is dropped at Commit, and its stream ends.
-// Effects:   locks the forks until destroyed. Commit drops from each fork what the session drops,
-//            and the fork's own inputs with the forgotten label. Destroyed without Commit it
-//            changes nothing.
+// Requires:  the session's lock is held from before construction until after destruction; a compute
+//            slot is taken after construction and held by Stage. Stage before Commit, both once.
+// Rejects:   Stage: what the checkpoint says. A fork that cannot follow is no error: it is dropped at
+//            Commit, and its stream ends.
+// Effects:   locks the forks until destroyed. Stage computes what Commit puts into force: each fork
+//            without what the session drops and without its own inputs with the forgotten label.
+//            Destroyed without Commit it changes nothing.
 // Numerics:  session.h.
 // Threads:   one thread.
 #ifndef LETHE_SERVER_CERTIFICATION_FORK_FORGET_H_
@@ -16,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 #include "server/session_registry/session_entry.h"
@@ -26,12 +29,13 @@ struct ForgetCommand;
 
 class ForkForgets {
  public:
-  ForkForgets(std::vector<std::shared_ptr<SessionFork>> forks,
-              absl::Span<const uint64_t> forgotten_ids, const ForgetCommand& command);
+  explicit ForkForgets(std::vector<std::shared_ptr<SessionFork>> forks);
   ~ForkForgets();
   ForkForgets(const ForkForgets&) = delete;
   ForkForgets& operator=(const ForkForgets&) = delete;
 
+  absl::Status Stage(absl::Span<const uint64_t> forgotten_ids, const ForgetCommand& command,
+                     const Checkpoint& checkpoint);
   void Commit();
 
  private:

@@ -57,8 +57,8 @@ double Gradient(const SvHead& head, const Support& support, int64_t rank) {
 absl::StatusOr<PartitionPage> ListPartition(const PartitionQuery& query, const Call& call,
                                             ComputeScheduler* scheduler,
                                             const std::shared_ptr<SessionEntry>& entry) {
-  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
   LETHE_ASSIGN_OR_RETURN(const SvHead head, FindHead(*session, query.head));
   const svdd::Solution& solution = *head.view.solution;

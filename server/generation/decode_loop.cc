@@ -53,9 +53,8 @@ absl::Status DecodeLoop::Announce() {
   StartedEvent started;
   started.seed = command_.sampling.seed;
   const auto num_prompt = static_cast<int64_t>(command_.prompt.size());
-  LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler_->Acquire(call_));
   LETHE_RETURN_IF_ERROR(
-      target_->Run(std::move(slot), [&](Session* session, const HistoryMark& mark) {
+      target_->Run(call_, scheduler_, [&](Session* session, const HistoryMark& mark) {
         mark_ = mark;
         // Again, as a Forget or, on a fork, nothing else may have come in between.
         const int64_t left = session->max_tokens() - session->num_tokens() - num_prompt;
@@ -101,9 +100,8 @@ absl::Status DecodeLoop::DrawAndSend() {
   std::optional<FinishReason> finish;
   while (!finish.has_value()) {
     Step step;
-    LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler_->Acquire(call_));
     LETHE_RETURN_IF_ERROR(target_->Run(
-        std::move(slot),
+        call_, scheduler_,
         [&](Session* session, const HistoryMark& mark) { return TakeStep(session, mark, &step); }));
     LETHE_RETURN_IF_ERROR(Send(step, &finish));
   }

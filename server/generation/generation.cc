@@ -58,12 +58,12 @@ absl::Status Generate(const GenerateCommand& command, const Call& call, ComputeS
   LETHE_ASSIGN_OR_RETURN(AnswerText text, AnswerText::Create(command.stop));
   std::unique_ptr<GenerationTarget> target;
   {
-    // The slot bounds how many forks are copied at once.
-    LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
     FairMutexLock lock(&entry->mutex);
     LETHE_RETURN_IF_ERROR(CheckRepeat(entry->requests, command.request));
     LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
     LETHE_RETURN_IF_ERROR(CheckContext(command, *session));
+    // The slot bounds how many forks are copied at once.
+    LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
     LETHE_ASSIGN_OR_RETURN(target, command.remember ? GenerationTarget::OfSession(entry)
                                                     : GenerationTarget::OfFork(entry));
     entry->requests.Remember(command.request, std::make_shared<GenerateAnswer>(true));

@@ -42,14 +42,17 @@ GenerationTarget::~GenerationTarget() {
   entry_->Publish();
 }
 
-absl::Status GenerationTarget::Run(ComputeSlot /*slot*/, const Work& work) {
+absl::Status GenerationTarget::Run(const Call& call, ComputeScheduler* scheduler,
+                                   const Work& work) {
   if (is_fork()) {
     FairMutexLock lock(&fork_->mutex);
     if (fork_->session == nullptr) return SessionDeletedError();
+    LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
     return work(fork_->session.get(), fork_->mark);
   }
   FairMutexLock lock(&entry_->mutex);
   LETHE_ASSIGN_OR_RETURN(Session * session, entry_->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   absl::Status status = work(session, entry_->mark);
   entry_->PublishLength();
   return status;
@@ -57,7 +60,6 @@ absl::Status GenerationTarget::Run(ComputeSlot /*slot*/, const Work& work) {
 
 void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges) {
   if (is_fork()) return;
-  absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
   FairMutexLock lock(&entry_->mutex);
   if (entry_->session == nullptr) return;
   // A Forget may have removed them first.
@@ -67,6 +69,7 @@ void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenId
   };
   ranges.erase(std::remove_if(ranges.begin(), ranges.end(), is_gone), ranges.end());
   if (ranges.empty()) return;
+  const absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
   const auto taken = entry_->session->Forget(ForgetSelector::Ranges(std::move(ranges)),
                                              DerivedPolicy::kForgetDerived);
   if (taken.ok()) ++entry_->mark.epoch;

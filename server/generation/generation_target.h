@@ -11,8 +11,7 @@
 //            destroyed. A fork is registered with its session, so that every Forget reaches it, and
 //            dropped with the target.
 // Numerics:  none.
-// Threads:   one thread per target; Run takes the compute slot that it is given, then the history's
-//            lock.
+// Threads:   one thread per target; Run takes the history's lock, then a compute slot.
 #ifndef LETHE_SERVER_GENERATION_GENERATION_TARGET_H_
 #define LETHE_SERVER_GENERATION_GENERATION_TARGET_H_
 
@@ -42,8 +41,8 @@ class GenerationTarget {
   GenerationTarget(const GenerationTarget&) = delete;
   GenerationTarget& operator=(const GenerationTarget&) = delete;
 
-  // `slot` is held until the lock is released.
-  absl::Status Run(ComputeSlot slot, const Work& work);
+  // Waits for the history and for a slot, and works; or what `call` says when its turn comes.
+  absl::Status Run(const Call& call, ComputeScheduler* scheduler, const Work& work);
   // Removes inputs that the client was never told of, where they are retained still; the client may
   // be gone. No effect on a fork.
   void TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges);

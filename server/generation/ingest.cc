@@ -49,10 +49,9 @@ absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
   size_t num_done = 0;
   const auto piece = [&]() -> absl::Status {
     LETHE_RETURN_IF_ERROR(CheckGoOn(call));
-    LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
     const auto count =
         std::min(static_cast<size_t>(kIngestPieceTokens), vocab_ids.size() - num_done);
-    return target->Run(std::move(slot), [&](Session* session, const HistoryMark& /*mark*/) {
+    return target->Run(call, scheduler, [&](Session* session, const HistoryMark& /*mark*/) {
       const auto ids =
           session->Append(vocab_ids.subspan(num_done, count), options.subject, options.kind);
       if (!ids.ok()) return ids.status();

@@ -8,6 +8,7 @@
 
 #include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
+#include "kernels/base/number_text.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "server/model/layer_state.h"
@@ -20,7 +21,8 @@ namespace {
 absl::Status CheckReal(const char* name, const std::optional<double>& value, double min,
                        double max) {
   if (!value.has_value() || (*value >= min && *value <= max)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " must be a number in ", min, " ... ", max));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " must be a number in ", NumberText(min), " ... ", NumberText(max)));
 }
 
 absl::Status CheckOverrides(const MemoryOverrides& overrides) {

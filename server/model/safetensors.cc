@@ -152,7 +152,8 @@ absl::Status CheckMetadata(const json& value) {
 
 }  // namespace
 
-absl::StatusOr<TensorMap> ParseSafetensors(absl::string_view bytes) {
+absl::StatusOr<TensorMap> ParseSafetensors(absl::string_view bytes,
+                                           absl::Span<const std::string> required) {
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes) {
     return absl::DataLossError("model.safetensors: the file ends before its header length");
@@ -185,6 +186,10 @@ absl::StatusOr<TensorMap> ParseSafetensors(absl::string_view bytes) {
     LETHE_ASSIGN_OR_RETURN(Entry entry, ReadEntry(name, value));
     entries.push_back(std::move(entry));
   }
+  for (const std::string& name : required) {
+    if (!header.contains(name))
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is missing"));
+  }
   LETHE_RETURN_IF_ERROR(CheckTiling(&entries, data.size()));
   TensorMap tensors;
   for (const Entry& entry : entries) {
@@ -209,9 +214,10 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   return bytes;
 }
 
-absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path) {
+absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path,
+                                          absl::Span<const std::string> required) {
   LETHE_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(path));
-  return ParseSafetensors(bytes);
+  return ParseSafetensors(bytes, required);
 }
 
 std::string SafetensorsBytes(const TensorMap& tensors) {

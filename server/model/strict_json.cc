@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "kernels/base/number_text.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe {
@@ -98,7 +99,8 @@ absl::StatusOr<int64_t> ObjectReader::MultipleOf8(const char* key, int64_t min, 
 
 absl::StatusOr<double> ObjectReader::Real(const char* key, double min, double max) {
   LETHE_ASSIGN_OR_RETURN(const json* member, Member(key));
-  const std::string accepted = absl::StrCat("a number in ", min, " ... ", max);
+  const std::string accepted =
+      absl::StrCat("a number in ", NumberText(min), " ... ", NumberText(max));
   if (!member->is_number()) return Bad(PathOf(key), accepted);
   const auto value = member->get<double>();
   if (!(value >= min && value <= max)) return Bad(PathOf(key), accepted);
@@ -139,7 +141,8 @@ absl::StatusOr<std::vector<double>> ObjectReader::Reals(const char* key, int64_t
                                                         double max) {
   LETHE_ASSIGN_OR_RETURN(const json* member, Member(key));
   const absl::Status bad =
-      Bad(PathOf(key), absl::StrCat("an array of ", count, " numbers in ", min, " ... ", max));
+      Bad(PathOf(key), absl::StrCat("an array of ", count, " numbers in ", NumberText(min), " ... ",
+                                    NumberText(max)));
   if (!member->is_array() || member->size() != static_cast<size_t>(count)) return bad;
   std::vector<double> values;
   for (const json& element : *member) {

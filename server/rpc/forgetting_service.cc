@@ -77,9 +77,9 @@ void SetReceipt(const std::string& session_id, const ForgetReceipt& receipt,
   response->set_duration_us(receipt.duration_us);
   response->set_repeated_request(receipt.repeated_request);
   for (const GroupMethod& method : receipt.methods) {
-    v1::LayerMethod* added = response->add_methods();
-    added->set_layer(method.layer);
-    added->set_method("re-evaluation");
+    v1::GroupMethod* added = response->add_methods();
+    added->set_group(method.group);
+    added->set_method(std::string(audit::LayerMethodName(method.method)));
     added->set_influence(method.bounded ? "bounded" : "contextual");
   }
   if (receipt.digest_after) SetDigest(*receipt.digest_after, {}, response->mutable_digest_after());

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -19,6 +18,9 @@
 
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/rpc/library_logs.h"
+#include "server/rpc/listen_address.h"
+#include "server/rpc/malformed_request.h"
 #include "server/rpc/services.h"
 
 namespace lethe {
@@ -36,16 +38,6 @@ constexpr int kKeepaliveIntervalMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 // What calls get to notice that they were told to stop, before they are cancelled.
 constexpr std::chrono::seconds kStopGrace{2};
-
-absl::StatusOr<std::string> HostOf(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  int port = -1;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
-    return absl::InvalidArgumentError("--listen: want HOST:PORT with a port of 0 to 65535");
-  }
-  return address.substr(0, colon);
-}
 
 }  // namespace
 
@@ -65,7 +57,11 @@ RpcServer::RpcServer() : impl_(std::make_unique<Impl>()) {}
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
                                                             const RpcOptions& options) {
-  LETHE_ASSIGN_OR_RETURN(const std::string host, HostOf(options.listen_address));
+  const absl::StatusOr<ListenAddress> address = ParseListenAddress(options.listen_address);
+  if (!address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", address.status().message()));
+  }
+  TakeLibraryLogs();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::unique_ptr<RpcServer> rpc(new RpcServer());
@@ -87,13 +83,17 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
   grpc::ResourceQuota quota("lethe-server");
   quota.SetMaxThreads(kMaxThreads);
   builder.SetResourceQuota(quota);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(MakeMalformedRequestInterceptor());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (const auto& service : rpc->impl_->services) builder.RegisterService(service.get());
   rpc->impl_->server = builder.BuildAndStart();
   if (rpc->impl_->server == nullptr || port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen_address,
+    return absl::UnavailableError(absl::StrCat("--listen: cannot listen on ",
+                                               options.listen_address,
                                                ": the address is in use or not of this machine"));
   }
-  rpc->address_ = absl::StrCat(host, ":", port);
+  rpc->address_ = absl::StrCat(address->host, ":", port);
   rpc->impl_->SetServing(true);
   return rpc;
 }

@@ -136,8 +136,8 @@ class SessionService final : public v1::SessionService::Service {
                               v1::GetStateDigestResponse* response) override {
     return Serve("GetStateDigest", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
-      LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, core_->scheduler.Acquire(call));
       FairMutexLock lock(&entry->mutex);
+      LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, core_->scheduler.Acquire(call));
       LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
       const audit::StateParts parts = session->StateParts();
       SetDigest(parts.Digest(),

@@ -6,6 +6,7 @@
 
 #include "audit/crypto/secret.h"
 #include "audit/crypto/sha256.h"
+#include "kernels/base/number_text.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
 
@@ -63,7 +64,7 @@ absl::Status CheckIntegerRange(absl::string_view field, int64_t value, int64_t m
 
 absl::Status CheckRange(absl::string_view field, double value, double min, double max) {
   if (value >= min && value <= max) return absl::OkStatus();
-  return InvalidFieldError(field, absl::StrCat(min, " to ", max));
+  return InvalidFieldError(field, absl::StrCat(NumberText(min), " to ", NumberText(max)));
 }
 
 absl::Status CheckVocabIds(absl::string_view field, const v1::VocabIds& ids, const Model& model) {

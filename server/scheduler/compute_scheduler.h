@@ -1,16 +1,18 @@
 // ComputeScheduler: lets at most N evaluations run at once, first come, first served.
 //
-// A unit of work (one token of a stream, one piece of a prompt, one Forget) holds a ComputeSlot
-// while it computes. Lock order: the slot first, then the session's lock; so whoever holds a
-// session's lock can always finish.
+// A unit of work (one token of a stream, one piece of a prompt, one chunk of a Forget) holds a
+// ComputeSlot while it computes. Lock order: the session's locks first, then the slot. So whoever
+// holds a slot can always finish, and who waits for a session that a long Forget holds takes no
+// slot from other sessions. Long work yields its slot between chunks.
 //
 // Equation:  none.
 // Shapes:    none.
 // Units:     none.
 // Requires:  num_slots >= 1 (LETHE_CHECK); the scheduler outlives its slots.
-// Rejects:   Acquire: what Call::Check says when the turn comes, so work of a client that is gone
-//            never starts.
-// Effects:   Acquire blocks until it is this caller's turn.
+// Rejects:   Acquire and Yield: what Call::Check says when the turn comes, so work of a client that
+//            is gone never starts and stops at its next Yield.
+// Effects:   Acquire blocks until it is this caller's turn. Yield lets those who wait compute first,
+//            and holds the slot again when it returns, also with an error.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_SERVER_SCHEDULER_COMPUTE_SCHEDULER_H_
@@ -20,6 +22,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "kernels/base/mutex.h"
@@ -36,6 +39,8 @@ class ComputeSlot {
   ComputeSlot(ComputeSlot&& other) noexcept
       : scheduler_(std::exchange(other.scheduler_, nullptr)) {}
   ComputeSlot& operator=(ComputeSlot&&) = delete;
+
+  absl::Status Yield(const Call& call);
 
  private:
   friend class ComputeScheduler;
@@ -56,6 +61,8 @@ class ComputeScheduler {
  private:
   friend class ComputeSlot;
   void Release();
+  void Requeue();
+  void WaitForTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t num_slots_;
   mutable Mutex mutex_;

@@ -13,10 +13,12 @@
 namespace lethe {
 
 absl::Status EvaluateRange(const Inputs& inputs, int64_t first, int64_t end, int64_t head,
-                           ModelState* state, SnapshotLadder* ladder) {
+                           ModelState* state, SnapshotLadder* ladder,
+                           const Checkpoint& checkpoint) {
   LETHE_CHECK(state->num_tokens() == first && end <= inputs.size());
   std::vector<int32_t, WipingAllocator<int32_t>> vocab_ids(kChunkTokens);
   for (int64_t rank = first; rank < end;) {
+    if (checkpoint) LETHE_RETURN_IF_ERROR(checkpoint());
     const int64_t boundary = rank - rank % kChunkTokens + kChunkTokens;
     const int64_t stop = std::min(boundary, end);
     const auto count = static_cast<size_t>(stop - rank);

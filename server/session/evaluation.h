@@ -4,7 +4,7 @@
 // Shapes:    none.
 // Units:     ranks.
 // Requires:  state->num_tokens() = first; first <= end <= inputs.size() (checked by LETHE_CHECK).
-// Rejects:   what ModelState::Evaluate rejects.
+// Rejects:   what ModelState::Evaluate rejects, and what the checkpoint says.
 // Effects:   EvaluateRange advances the state to `end` and puts the snapshots that a head at `head`
 //            keeps into the ladder.
 // Numerics:  as ModelState.
@@ -19,13 +19,15 @@
 
 #include "audit/state/state_digest.h"
 #include "server/model/model_state.h"
+#include "server/session/forget.h"
 #include "server/session/inputs.h"
 #include "server/session/snapshot_ladder.h"
 
 namespace lethe {
 
 absl::Status EvaluateRange(const Inputs& inputs, int64_t first, int64_t end, int64_t head,
-                           ModelState* state, SnapshotLadder* ladder);
+                           ModelState* state, SnapshotLadder* ladder,
+                           const Checkpoint& checkpoint = {});
 
 // docs/state-digest.md, all parts.
 audit::StateParts DigestPartsOf(const ModelState& state,

@@ -1,5 +1,5 @@
-// ForgetSelector, DerivedPolicy, ForgetPlan, ForgetResult: what a Forget is asked and what it
-// answers.
+// ForgetSelector, DerivedPolicy, ForgetPlan, ForgetResult, Checkpoint: what a Forget is asked, what
+// it answers, and what may stop it.
 //
 // Equation:  none.
 // Shapes:    id lists in rank order.
@@ -13,13 +13,19 @@
 #define LETHE_SERVER_SESSION_FORGET_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 #include "audit/crypto/sha256.h"
 
 namespace lethe {
+
+// Asked before every chunk of long work: an error ends the work with it.
+using Checkpoint = std::function<absl::Status()>;
 
 // Half-open: first <= token_id < end.
 struct TokenIdRange {
@@ -61,14 +67,6 @@ struct ForgetPlan {
   int64_t snapshots_destroyed = 0;
 };
 
-enum class ForgetMethod { kReevaluation };
-
-struct MemoryLayerMethod {
-  int64_t layer = 0;
-  bool bounded = false;  // docs/model-format.md: everything below it is local
-  ForgetMethod method = ForgetMethod::kReevaluation;
-};
-
 struct ForgetResult {
   std::vector<uint64_t> forgotten_ids;        // what the selector named
   std::vector<uint64_t> derived_kept_ids;     // under kKeepAndReport
@@ -79,7 +77,6 @@ struct ForgetResult {
   int64_t snapshot_rank = 0;
   int64_t tokens_evaluated = 0;
   int64_t snapshots_destroyed = 0;
-  std::vector<MemoryLayerMethod> methods;
   audit::Sha256Digest digest_before{};
   audit::Sha256Digest digest_after{};
   std::vector<TokenIdRange>

@@ -107,10 +107,11 @@ class Session {
   // Commit. Errors: INVALID_ARGUMENT: not exactly one kind of selector, an empty range or label,
   // policy kUnspecified, nothing before before_token_id; NOT_FOUND: an explicit id (before_token_id
   // included) that is not retained, or a range, label or history that selects nothing;
-  // FAILED_PRECONDITION: policy kFail and there are derived tokens. Messages hold no ids and no
-  // labels.
-  absl::StatusOr<std::unique_ptr<StagedForget>> StageForget(const ForgetSelector& selector,
-                                                            DerivedPolicy policy) const;
+  // FAILED_PRECONDITION: policy kFail and there are derived tokens; what the checkpoint says.
+  // Messages hold no ids and no labels.
+  absl::StatusOr<std::unique_ptr<StagedForget>> StageForget(
+      const ForgetSelector& selector, DerivedPolicy policy,
+      const Checkpoint& checkpoint = {}) const;
   // Replaces the state by the staged one and overwrites the old. FAILED_PRECONDITION, and no
   // change, if the session has changed since StageForget.
   absl::StatusOr<ForgetResult> Commit(std::unique_ptr<StagedForget> staged);

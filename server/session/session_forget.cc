@@ -34,41 +34,32 @@ std::vector<uint64_t> IdsOf(const Inputs& inputs, const std::vector<int64_t>& ra
   return token_ids;
 }
 
-std::vector<MemoryLayerMethod> MethodsOf(const ModelConfig& config) {
-  std::vector<MemoryLayerMethod> methods;
-  for (size_t i = 0; i < config.layers.size(); ++i) {
-    const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[i]);
-    if (memory == nullptr) continue;
-    methods.push_back({static_cast<int64_t>(i), memory->bounded, ForgetMethod::kReevaluation});
-  }
-  return methods;
-}
-
 // Evaluates the runs that only re-lay the ladder, on a copy of the old state. They come by falling
 // rank, so that each Restore goes back in time, as memories require.
 absl::Status ReLay(const ReevaluationPlan& plan, const ModelState& old_state, const Inputs& inputs,
-                   int64_t num_after, SnapshotLadder* ladder) {
+                   int64_t num_after, const Checkpoint& checkpoint, SnapshotLadder* ladder) {
   if (plan.re_laid.empty()) return absl::OkStatus();
   const std::unique_ptr<ModelState> state = old_state.Clone();
   for (const EvaluationRun& run : plan.re_laid) {
     LETHE_RETURN_IF_ERROR(state->Restore(*ladder->NewestAtOrBefore(run.from)));
-    LETHE_RETURN_IF_ERROR(EvaluateRange(inputs, run.from, run.to, num_after, state.get(), ladder));
+    LETHE_RETURN_IF_ERROR(
+        EvaluateRange(inputs, run.from, run.to, num_after, state.get(), ladder, checkpoint));
     ladder->Insert(state->Snapshot());
   }
   return absl::OkStatus();
 }
 
 // The evaluation that gives the new state. Its tokens from first_rank on have new ranks.
-absl::Status Replay(const EvaluationRun& run, int64_t first_rank, int64_t num_removed,
-                    const Inputs& inputs, ModelState* state, SnapshotLadder* ladder) {
+absl::Status Reevaluate(const EvaluationRun& run, const ForgetPlan& plan, const Inputs& inputs,
+                        const Checkpoint& checkpoint, ModelState* state, SnapshotLadder* ladder) {
   LETHE_RETURN_IF_ERROR(state->Restore(*ladder->NewestAtOrBefore(run.from)));
   int64_t from = run.from;
   if (FaultActive(Fault::kGridNotRealigned)) {
-    LETHE_RETURN_IF_ERROR(EvaluateRange(inputs, from, first_rank, run.to, state, ladder));
-    LETHE_RETURN_IF_ERROR(state->SkipSlots(num_removed));
-    from = first_rank;
+    LETHE_RETURN_IF_ERROR(EvaluateRange(inputs, from, plan.first_rank, run.to, state, ladder));
+    LETHE_RETURN_IF_ERROR(state->SkipSlots(static_cast<int64_t>(plan.removed_ranks.size())));
+    from = plan.first_rank;
   }
-  return EvaluateRange(inputs, from, run.to, run.to, state, ladder);
+  return EvaluateRange(inputs, from, run.to, run.to, state, ladder, checkpoint);
 }
 
 }  // namespace
@@ -93,8 +84,8 @@ absl::StatusOr<ForgetPlan> Session::PlanForget(const ForgetSelector& selector,
   return plan;
 }
 
-absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(const ForgetSelector& selector,
-                                                                   DerivedPolicy policy) const {
+absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(
+    const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint) const {
   LETHE_ASSIGN_OR_RETURN(ForgetPlan plan, PlanForget(selector, policy));
   const ReevaluationPlan reevaluation = PlanReevaluation(
       ladder_.ranks(), plan.first_rank, plan.num_tokens_before, plan.num_tokens_after);
@@ -107,11 +98,10 @@ absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(const ForgetS
   const bool keep_stale = FaultActive(Fault::kStaleSnapshotKept);
   staging->ladder.DropAfter(keep_stale ? plan.num_tokens_after : plan.first_rank);
   staging->state = state_->Clone();
-  LETHE_RETURN_IF_ERROR(
-      ReLay(reevaluation, *state_, staging->inputs, plan.num_tokens_after, &staging->ladder));
-  LETHE_RETURN_IF_ERROR(Replay(reevaluation.main, plan.first_rank,
-                               static_cast<int64_t>(plan.removed_ranks.size()), staging->inputs,
-                               staging->state.get(), &staging->ladder));
+  LETHE_RETURN_IF_ERROR(ReLay(reevaluation, *state_, staging->inputs, plan.num_tokens_after,
+                              checkpoint, &staging->ladder));
+  LETHE_RETURN_IF_ERROR(Reevaluate(reevaluation.main, plan, staging->inputs, checkpoint,
+                                   staging->state.get(), &staging->ladder));
   staging->repetition_counts = repetition_counts_;
   if (!FaultActive(Fault::kPenaltyCountsKept)) {
     std::fill(staging->repetition_counts.begin(), staging->repetition_counts.end(), 0);
@@ -129,7 +119,6 @@ absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(const ForgetS
   result.snapshot_rank = plan.snapshot_rank;
   result.tokens_evaluated = plan.tokens_to_evaluate;
   result.snapshots_destroyed = plan.snapshots_destroyed;
-  result.methods = MethodsOf(model_->config());
   result.digest_before = Digest();
   result.digest_after = DigestPartsOf(*staging->state, staging->repetition_counts).Digest();
   result.gaps = staging->inputs.Gaps(shared_ids_end_ != 0 ? shared_ids_end_ : next_token_id_);

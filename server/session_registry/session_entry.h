@@ -4,8 +4,8 @@
 // Equation:  none.
 // Shapes:    none.
 // Units:     times in microseconds since the epoch (informational).
-// Requires:  lock order: a compute slot (server/scheduler), then SessionEntry::mutex, then
-//            SessionFork::mutex of its forks in list order, then SessionEntry::info_mutex.
+// Requires:  lock order: SessionEntry::mutex, then SessionFork::mutex of its forks in list order,
+//            then a compute slot (server/scheduler), then SessionEntry::info_mutex.
 // Rejects:   LiveSession: ABORTED, reason SESSION_DELETED, once the session was deleted.
 //            BeginWrite: ABORTED, reason SESSION_BUSY, while another writer runs.
 // Effects:   none.

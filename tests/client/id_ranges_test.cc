@@ -13,7 +13,7 @@ using ::lethe::testing::StatusIs;
 using ::testing::ElementsAre;
 
 TEST(IdRangesTest, ParsesSinglesAndRangesWithBothEnds) {
-  ASSERT_OK_AND_ASSIGN(const v1::TokenSelection selection, ParseIds("1,2, 5-9,7-7"));
+  ASSERT_OK_AND_ASSIGN(const v1::TokenSelection selection, ParseIds("--ids", "1,2, 5-9,7-7"));
   EXPECT_THAT(selection.token_ids(), ElementsAre(1, 2));
   ASSERT_EQ(selection.ranges_size(), 2);
   EXPECT_EQ(selection.ranges(0).first(), 5u);
@@ -24,35 +24,40 @@ TEST(IdRangesTest, ParsesSinglesAndRangesWithBothEnds) {
 
 TEST(IdRangesTest, KeepsTheLargestId) {
   ASSERT_OK_AND_ASSIGN(const v1::TokenSelection selection,
-                       ParseIds("18446744073709551614-18446744073709551614"));
+                       ParseIds("--ids", "18446744073709551614-18446744073709551614"));
   EXPECT_EQ(selection.ranges(0).end(), UINT64_MAX);
 }
 
 TEST(IdRangesTest, RefusesWhatIsNotAListOfIds) {
   for (const char* text : {"", ",", "1,", "a", "-1", "+1", "1-", "-", "9-5", "1.5", "0x10", "1 2",
                            "5-6-7", "18446744073709551615", "99999999999999999999"}) {
-    EXPECT_THAT(ParseIds(text), StatusIs(absl::StatusCode::kInvalidArgument, "ids")) << text;
+    EXPECT_THAT(ParseIds("--ids", text), StatusIs(absl::StatusCode::kInvalidArgument, "--ids: "))
+        << text;
   }
 }
 
 TEST(IdRangesTest, ParsesAHalfOpenRange) {
-  ASSERT_OK_AND_ASSIGN(const v1::TokenRange range, ParseRange("5:10"));
+  ASSERT_OK_AND_ASSIGN(const v1::TokenRange range, ParseRange("--range", "5:10"));
   EXPECT_EQ(range.first(), 5u);
   EXPECT_EQ(range.end(), 10u);
 }
 
 TEST(IdRangesTest, RefusesEmptyAndMalformedRanges) {
   for (const char* text : {"", ":", "5:", ":5", "5:5", "6:5", "1:2:3", "a:b", "5-9"}) {
-    EXPECT_THAT(ParseRange(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+    EXPECT_THAT(ParseRange("--range", text),
+                StatusIs(absl::StatusCode::kInvalidArgument, "--range: "))
+        << text;
   }
 }
 
 TEST(IdRangesTest, ParsesVocabIdsUpToTheirLimit) {
-  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, ParseVocabIds("72,0,2147483647"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids,
+                       ParseVocabIds("--vocab-ids", "72,0,2147483647"));
   EXPECT_THAT(ids, ElementsAre(72, 0, 2147483647));
-  EXPECT_THAT(ParseVocabIds("2147483648"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "vocab-ids"));
-  EXPECT_THAT(ParseVocabIds(""), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ParseVocabIds("--vocab-ids", "2147483648"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "--vocab-ids: each id must be a whole number from 0 to 2147483647"));
+  EXPECT_THAT(ParseVocabIds("--vocab-ids", ""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(IdRangesTest, FormatsRangesWithBothEndsAndJoinsNeighbours) {

@@ -65,7 +65,7 @@ class OfflineVerifyTest : public ::testing::Test {
     draft.request_id = "request-1";
     draft.issued_at = "2026-01-01T00:00:00Z";
     draft.engine.build = "lethe test";
-    draft.engine.algorithm = "lethe-replay-v1";
+    draft.engine.algorithm = "lethe-reevaluation-v1";
     draft.engine.device_kind = "cpu";
     draft.digest_after.fill(7);
     draft.retained = {0, 1, 4, 5};
@@ -191,9 +191,24 @@ TEST_F(OfflineVerifyTest, EmptyAndCutFilesAreThree) {
   }
 }
 
-TEST_F(OfflineVerifyTest, AMissingProofIsThreeAndAMissingOpeningIsNotChecked) {
-  std::filesystem::remove(Path("second/proof.tlog"));
-  EXPECT_EQ(Verify().exit_code, kExitVerificationFailed);
+TEST_F(OfflineVerifyTest, AMissingPartIsThreeAndNamedAMissingDirectoryIsTwo) {
+  for (const char* file : {kEnvelopeFile, kProofFile}) {
+    const std::string path = Path(std::string("second/") + file);
+    const std::string bytes = *ReadFile(path);
+    std::filesystem::remove(path);
+    const ProgramRun run = Verify();
+    EXPECT_EQ(run.exit_code, kExitVerificationFailed) << file;
+    EXPECT_THAT(run.err, HasSubstr("incomplete certificate: " + path + " is missing"));
+    EXPECT_EQ(Verify({"--previous", Path("second")}, "first").exit_code, kExitVerificationFailed);
+    ASSERT_OK(WriteFile(path, bytes));
+  }
+  EXPECT_EQ(Verify({"--previous", Path("absent")}).exit_code, kExitUsage);
+  const ProgramRun absent = Verify({}, "absent");
+  EXPECT_EQ(absent.exit_code, kExitUsage);
+  EXPECT_THAT(absent.err, HasSubstr("absent"));
+}
+
+TEST_F(OfflineVerifyTest, AMissingOpeningIsNotChecked) {
   std::filesystem::remove(Path("first/opening.json"));
   const ProgramRun run = Verify({}, "first");
   EXPECT_EQ(run.exit_code, kExitDone);

@@ -346,6 +346,17 @@ TEST_F(ServerStoryTest, ListsPartitionModelsAndInputs) {
   EXPECT_EQ(Run({"session", "get", session}).exit_code, kExitRefused);
 }
 
+TEST_F(ServerStoryTest, AFileOfAnyBytesIsAppendedAsItIs) {
+  const std::string session = CreateSession();
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(i));
+  ASSERT_OK(WriteFile(Path("bytes"), bytes));
+  ASSERT_EQ(Run({"append", session, Path("bytes")}).exit_code, kExitDone);
+  const Json inputs = RunJson({"session", "inputs", session, "--content"});
+  ASSERT_EQ(inputs["inputs"].size(), 256u);
+  EXPECT_EQ(inputs["inputs"][255]["vocab_id"], 255);
+}
+
 TEST_F(ServerStoryTest, DigestExplainNamesThePartThatDiffers) {
   const std::string session = CreateSession();
   Append(session, LongText(70));

@@ -3,10 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
-#include "kernels/base/check.h"
-#include "server/model/config.h"
-#include "server/model/synthetic_model.h"
+#include "tests/testing/small_model.h"
 
 namespace lethe::testing {
 namespace {
@@ -43,23 +42,10 @@ constexpr char kWindow[] =
     R"({"kind": "window", "heads": 1, "key_dim": 8, "value_dim": 8, "window": 17, "alibi_slopes": [0.05]})";
 
 std::shared_ptr<const Model> Build(const std::vector<std::string>& layers, uint64_t seed) {
-  std::string json = kHead;
-  for (size_t i = 0; i < layers.size(); ++i) absl::StrAppend(&json, i == 0 ? "" : ", ", layers[i]);
-  absl::StrAppend(&json, "]}");
-  absl::StatusOr<ModelConfig> config = ParseModelConfig(json);
-  LETHE_CHECK(config.ok());
-  auto model = Model::Create(*config, SyntheticTensors(*config, seed));
-  LETHE_CHECK(model.ok());
-  return *model;
+  return ModelOf(absl::StrCat(kHead, absl::StrJoin(layers, ", "), "]}"), seed);
 }
 
-std::string Join(const std::vector<std::string>& groups) {
-  std::string joined;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    absl::StrAppend(&joined, i == 0 ? "" : ", ", groups[i]);
-  }
-  return joined;
-}
+std::string Join(const std::vector<std::string>& groups) { return absl::StrJoin(groups, ", "); }
 
 }  // namespace
 

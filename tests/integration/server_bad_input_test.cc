@@ -304,37 +304,25 @@ std::vector<BadCase> ReadCases() {
 
 #undef LETHE_METHOD
 
-class ServerBadInputTest : public ::testing::Test {
+class ServerBadInputTest : public ServerTest {
  protected:
   void SetUp() override {
-    Context context;
-    v1::CreateSessionResponse response;
-    ASSERT_RPC_OK(server_.stubs->session->CreateSession(&context, {}, &response));
-    session_id_ = response.session().session_id();
     v1::GenerateRequest request;
     request.set_session_id(session_id_);
     request.mutable_prompt()->set_text("start");
     request.mutable_output()->set_max_tokens(3);
     request.mutable_output()->set_ignore_end_of_text(true);
-    Context stream_context;
-    const auto reader = server_.stubs->generation->Generate(&stream_context, request);
+    Context context;
+    const auto reader = stubs_.generation->Generate(&context, request);
     v1::GenerateResponse event;
     while (reader->Read(&event)) {
     }
     ASSERT_RPC_OK(reader->Finish());
   }
-  std::string Digest() {
-    Context context;
-    v1::GetStateDigestRequest request;
-    request.set_session_id(session_id_);
-    v1::GetStateDigestResponse response;
-    EXPECT_TRUE(server_.stubs->session->GetStateDigest(&context, request, &response).ok());
-    return response.digest().sha256();
-  }
   void Refuse(const std::vector<BadCase>& cases) {
     const std::string digest = Digest();
     for (const BadCase& bad : cases) {
-      const grpc::Status status = bad.call(*server_.stubs, session_id_);
+      const grpc::Status status = bad.call(stubs_, session_id_);
       EXPECT_THAT(status, IsError(bad.code, bad.reason, bad.field)) << bad.name;
       EXPECT_EQ(status.error_message().find("SENTINEL"), std::string::npos) << bad.name;
       EXPECT_EQ(status.error_details().find("SENTINEL"), std::string::npos) << bad.name;
@@ -343,9 +331,6 @@ class ServerBadInputTest : public ::testing::Test {
     EXPECT_EQ(server_.trail.data->log()->num_leaves(), 0u);
     EXPECT_EQ(server_.core.sessions.num_sessions(), 1);
   }
-
-  TestServer server_;
-  std::string session_id_;
 };
 
 TEST_F(ServerBadInputTest, Sampling) { Refuse(SamplingCases()); }
@@ -355,6 +340,22 @@ TEST_F(ServerBadInputTest, ForgetFields) { Refuse(ForgetCases()); }
 TEST_F(ServerBadInputTest, CreateFields) { Refuse(CreateCases()); }
 TEST_F(ServerBadInputTest, ReadFields) { Refuse(ReadCases()); }
 
+TEST_F(ServerBadInputTest, RangesAreWrittenOut) {
+  const auto message = [&](const std::function<void(v1::MemoryOptions*)>& spoil) {
+    Context context;
+    v1::CreateSessionRequest request;
+    spoil(request.mutable_memory_options());
+    v1::CreateSessionResponse response;
+    return stubs_.session->CreateSession(&context, request, &response).error_message();
+  };
+  EXPECT_EQ(message([](v1::MemoryOptions* m) { m->set_sv_box_mass(0); }),
+            "memory_options.sv_box_mass: want 1 to 1048576");
+  EXPECT_EQ(message([](v1::MemoryOptions* m) { m->set_sv_sigma(0); }),
+            "memory_options.sv_sigma: want 9.5367431640625e-07 to 1048576");
+  EXPECT_EQ(message([](v1::MemoryOptions* m) { m->set_ovq_slots(1); }),
+            "memory_options.ovq_slots: want 2 to 65536");
+}
+
 TEST_F(ServerBadInputTest, OversizeMessageIsRefused) {
   const std::string digest = Digest();
   Context context;
@@ -362,7 +363,7 @@ TEST_F(ServerBadInputTest, OversizeMessageIsRefused) {
   request.set_session_id(session_id_);
   request.mutable_input()->set_text(std::string(9 << 20, 'a'));
   v1::AppendResponse response;
-  EXPECT_EQ(server_.stubs->session->Append(&context, request, &response).error_code(),
+  EXPECT_EQ(stubs_.session->Append(&context, request, &response).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Digest(), digest);
 }

@@ -1,7 +1,9 @@
 // Goal: the program lethe-server as its user meets it: first line, refusals, signals, and no
 // content in what it prints.
 // Method: runs the binary against a tiny model on disk and reads its pipes.
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -148,9 +150,26 @@ TEST_F(ServerProgramTest, UsedPortIsAClearError) {
   Program first(Arguments(data_, "127.0.0.1:0"), log_);
   const std::string address = AddressIn(first.ReadLine());
   const std::string second_log = directory_.path() + "/second";
-  Program second(Arguments(directory_.path() + "/other", address), second_log);
+  Program second({"--model", model_, "--data", directory_.path() + "/other", "--listen", address},
+                 second_log);
   EXPECT_EQ(second.Wait(), 1);
-  EXPECT_THAT(ReadFile(second_log), HasSubstr("cannot listen on " + address));
+  const std::string log = ReadFile(second_log);
+  EXPECT_THAT(log, HasSubstr("--listen: cannot listen on " + address));
+  // gRPC's own lines are not ours.
+  EXPECT_THAT(log, Not(HasSubstr(".cc:")));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+}
+
+TEST_F(ServerProgramTest, AListenAddressOfTheWrongFormIsAUsageErrorBeforeAnythingIsLoaded) {
+  for (const char* listen : {"127.0.0.1", "127.0.0.1:", ":7070", "127.0.0.1:65536", "127.0.0.1:-1",
+                             "127.0.0.1:7x", "::1:7070", "a b:1", ""}) {
+    const std::string log = directory_.path() + "/listen";
+    Program program({"--model", "/no/such/model", "--data", data_, "--listen", listen}, log);
+    EXPECT_EQ(program.Wait(), 2) << listen;
+    EXPECT_THAT(ReadFile(log), HasSubstr("--listen: want HOST:PORT")) << listen;
+    std::filesystem::remove(log);
+  }
+  EXPECT_FALSE(std::filesystem::exists(data_));
 }
 
 TEST_F(ServerProgramTest, SecondServerOnTheSameDataIsRefused) {

@@ -9,7 +9,9 @@
 #include "gtest/gtest.h"
 #include <grpcpp/generic/generic_stub.h>
 
+#include "audit/certificate/dsse.h"
 #include "audit/certificate/keys.h"
+#include "audit/certificate/statement.h"
 #include "audit/certificate/verify.h"
 #include "audit/log/merkle_verify.h"
 #include "audit/log/note.h"
@@ -18,19 +20,12 @@
 namespace lethe::testing {
 namespace {
 
+using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class ServerRpcTest : public ::testing::Test {
+class ServerRpcTest : public ServerTest {
  protected:
-  void SetUp() override { CreateSession(); }
-
-  void CreateSession() {
-    Context context;
-    v1::CreateSessionResponse response;
-    ASSERT_RPC_OK(stubs_.session->CreateSession(&context, {}, &response));
-    session_id_ = response.session().session_id();
-  }
   v1::AppendResponse Append(const std::string& text, const std::string& subject) {
     Context context;
     v1::AppendRequest request;
@@ -41,14 +36,6 @@ class ServerRpcTest : public ::testing::Test {
     const grpc::Status status = stubs_.session->Append(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
-  }
-  std::string Digest() {
-    Context context;
-    v1::GetStateDigestRequest request;
-    request.set_session_id(session_id_);
-    v1::GetStateDigestResponse response;
-    EXPECT_TRUE(stubs_.session->GetStateDigest(&context, request, &response).ok());
-    return response.digest().sha256();
   }
   v1::ListInputsResponse ListInputs(const std::string& page_token, int page_size,
                                     grpc::Status* status) {
@@ -71,15 +58,28 @@ class ServerRpcTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
+  // What the signed statement says of each layer.
+  std::vector<std::string> SignedMethods(const v1::CertificateRef& ref) {
+    Context context;
+    v1::GetCertificateRequest request;
+    request.set_session_id(session_id_);
+    request.set_seq(ref.seq());
+    v1::GetCertificateResponse response;
+    EXPECT_TRUE(stubs_.certification->GetCertificate(&context, request, &response).ok());
+    const auto envelope = audit::ParseEnvelope(response.certificate().envelope());
+    const auto statement = audit::ParseStatement(envelope->payload);
+    std::vector<std::string> methods;
+    for (const audit::LayerReport& layer : statement->layers) {
+      methods.emplace_back(audit::LayerMethodName(layer.method));
+    }
+    EXPECT_THAT(methods, Not(IsEmpty()));
+    return methods;
+  }
   v1::ForgetResponse ForgetSubject(const std::string& subject) {
     v1::ForgetRequest request;
     request.mutable_selection()->set_subject(subject);
     return Forget(request);
   }
-
-  TestServer server_;
-  Stubs& stubs_ = *server_.stubs;
-  std::string session_id_;
 };
 
 TEST_F(ServerRpcTest, SessionLifeCycle) {
@@ -94,7 +94,7 @@ TEST_F(ServerRpcTest, SessionLifeCycle) {
   EXPECT_GT(got.session().state_bytes(), 0);
   EXPECT_GT(got.session().create_time().seconds(), 1'700'000'000);
 
-  CreateSession();
+  session_id_ = CreateSession();
   Context list_context;
   v1::ListSessionsRequest list;
   list.set_page_size(1);
@@ -208,6 +208,7 @@ TEST_F(ServerRpcTest, ForgetReturnsToTheStateWithoutTheInputs) {
   ASSERT_EQ(done.methods_size(), 5);
   EXPECT_EQ(done.methods(0).method(), "re-evaluation");
   EXPECT_EQ(done.methods(0).influence(), "bounded");
+  EXPECT_THAT(SignedMethods(done.certificate()), Each(done.methods(0).method()));
   const v1::ForgetResponse repeated = Forget(request);
   EXPECT_TRUE(repeated.repeated_request());
   EXPECT_EQ(repeated.certificate().leaf_index(), done.certificate().leaf_index());

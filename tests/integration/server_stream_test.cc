@@ -19,24 +19,8 @@ namespace {
 
 using Reader = std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>;
 
-class ServerStreamTest : public ::testing::Test {
+class ServerStreamTest : public ServerTest {
  protected:
-  void SetUp() override { session_id_ = CreateSession(); }
-
-  std::string CreateSession() {
-    Context context;
-    v1::CreateSessionResponse response;
-    EXPECT_TRUE(stubs_.session->CreateSession(&context, {}, &response).ok());
-    return response.session().session_id();
-  }
-  std::string Digest() {
-    Context context;
-    v1::GetStateDigestRequest request;
-    request.set_session_id(session_id_);
-    v1::GetStateDigestResponse response;
-    EXPECT_TRUE(stubs_.session->GetStateDigest(&context, request, &response).ok());
-    return response.digest().sha256();
-  }
   v1::GenerateRequest Request(const std::string& prompt, int max_tokens) const {
     v1::GenerateRequest request;
     request.set_session_id(session_id_);
@@ -65,10 +49,6 @@ class ServerStreamTest : public ::testing::Test {
     EXPECT_TRUE(stubs_.session->GetSession(&context, request, &response).ok());
     return response.session().num_inputs();
   }
-
-  TestServer server_;
-  Stubs& stubs_ = *server_.stubs;
-  std::string session_id_;
 };
 
 TEST_F(ServerStreamTest, EventsComeInOrderAndAddUp) {

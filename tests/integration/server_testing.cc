@@ -63,6 +63,24 @@ TestServer::~TestServer() { rpc->Shutdown(0); }
 
 Context::Context() { set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120)); }
 
+std::string ServerTest::CreateSession() {
+  Context context;
+  v1::CreateSessionResponse response;
+  const grpc::Status status = stubs_.session->CreateSession(&context, {}, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response.session().session_id();
+}
+
+std::string ServerTest::Digest() {
+  Context context;
+  v1::GetStateDigestRequest request;
+  request.set_session_id(session_id_);
+  v1::GetStateDigestResponse response;
+  const grpc::Status status = stubs_.session->GetStateDigest(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response.digest().sha256();
+}
+
 v1::ErrorInfo DetailOf(const grpc::Status& status) {
   google::protobuf::Any any;
   v1::ErrorInfo info;

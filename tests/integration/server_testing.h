@@ -1,4 +1,4 @@
-// TestServer: a whole server in this process on a free port, with stubs of every service.
+// TestServer, ServerTest: a whole server in this process on a free port, with stubs of every service.
 //
 // Threads: safe after construction.
 #ifndef LETHE_TESTS_INTEGRATION_SERVER_TESTING_H_
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
@@ -54,6 +55,20 @@ struct TestServer {
 class Context : public grpc::ClientContext {
  public:
   Context();
+};
+
+// A server with one session.
+class ServerTest : public ::testing::Test {
+ protected:
+  ServerTest() : session_id_(CreateSession()) {}
+
+  std::string CreateSession();
+  // The bytes of the session's state digest.
+  std::string Digest();
+
+  TestServer server_;
+  Stubs& stubs_ = *server_.stubs;
+  std::string session_id_;
 };
 
 // The one detail of an error.

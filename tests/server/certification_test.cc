@@ -175,7 +175,7 @@ TEST_F(CertificationTest, ValidateOnlyTellsAndChangesNothing) {
   EXPECT_GT(receipt.num_reevaluated, 200);
   EXPECT_FALSE(receipt.record.has_value());
   EXPECT_THAT(receipt.methods, SizeIs(5));
-  EXPECT_EQ(receipt.methods[0].layer, "layer.1.group.0.sv");
+  EXPECT_EQ(receipt.methods[0].group, "layer.1.group.0.sv");
   EXPECT_TRUE(receipt.methods[0].bounded);
   EXPECT_EQ(DigestOf(entry_), digest);
 }

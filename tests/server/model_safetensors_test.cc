@@ -2,7 +2,10 @@
 // Method: files built by hand from a header text and data bytes; a table of malformed ones, and every
 // truncation of a good one.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <string>
 
@@ -191,6 +194,22 @@ TEST_F(ModelTensorsTest, TheDigestCoversConfigAndEveryWeight) {
   config_.norm_eps = 2e-6;
   ASSERT_OK_AND_ASSIGN(const auto changed, Model::Create(config_, tensors_));
   EXPECT_NE(changed->digest(), model->digest());
+}
+
+// The header loses an entry and the data stay: without the name it looks like a gap.
+TEST_F(ModelTensorsTest, LoadNamesATensorThatTheHeaderLacks) {
+  const std::string directory = testing::WriteModelDirectory(::testing::TempDir() + "/lethe-lacks",
+                                                             testing::SmallConfigJson());
+  const std::string path = directory + "/model.safetensors";
+  ASSERT_OK_AND_ASSIGN(std::string bytes, ReadWholeFile(path));
+  const std::string name = "\"layers.0.wq.weight\":";
+  const size_t begin = bytes.find(name);
+  ASSERT_NE(begin, std::string::npos);
+  const size_t end = bytes.find("},", begin) + 2;
+  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
+            bytes.begin() + static_cast<std::ptrdiff_t>(end), ' ');
+  std::ofstream(path, std::ios::binary) << bytes;
+  EXPECT_THAT(Model::Load(directory), StatusIs(kInvalid, "tensor layers.0.wq.weight is missing"));
 }
 
 TEST_F(ModelTensorsTest, LoadReadsWhatWasWritten) {

@@ -82,6 +82,39 @@ TEST(ComputeSchedulerTest, GoneClientIsDroppedAtItsTurnAndPassesItOn) {
   EXPECT_OK(scheduler.Acquire(PlainCall()));
 }
 
+TEST(ComputeSchedulerTest, YieldLetsEveryWaiterGoFirst) {
+  ComputeScheduler scheduler(1);
+  const PlainCall call;
+  std::optional<ComputeSlot> slot;
+  slot.emplace(*scheduler.Acquire(call));
+  EXPECT_OK(slot->Yield(call));  // nobody waits
+  std::vector<int> order;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      const auto held = scheduler.Acquire(call);
+      order.push_back(i);
+    });
+    WaitUntil([&] { return scheduler.num_waiting() == i + 1; });
+  }
+  EXPECT_OK(slot->Yield(call));
+  order.push_back(3);  // holds the slot again
+  slot.reset();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 3));
+}
+
+TEST(ComputeSchedulerTest, YieldOfAGoneClientKeepsTheSlotUntilItIsDropped) {
+  ComputeScheduler scheduler(1);
+  {
+    auto slot = scheduler.Acquire(PlainCall());
+    ASSERT_OK(slot);
+    EXPECT_THAT(slot->Yield(PlainCall(absl::CancelledError("gone"))),
+                StatusIs(absl::StatusCode::kCancelled));
+  }
+  EXPECT_OK(scheduler.Acquire(PlainCall()));
+}
+
 TEST(FairMutexTest, WaiterGetsInBeforeTheHolderGetsItAgain) {
   FairMutex mutex;
   std::atomic<bool> waiting{false};

@@ -82,7 +82,10 @@ bool RecordingSink::ForgetNotice(const ForgetNoticeEvent& event) {
   return true;
 }
 
-bool RecordingSink::Progress(const ProgressEvent& /*event*/) { return true; }
+bool RecordingSink::Progress(const ProgressEvent& event) {
+  progress.push_back(event);
+  return true;
+}
 
 bool RecordingSink::Finished(const FinishedEvent& event) {
   finished.push_back(event);

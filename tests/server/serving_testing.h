@@ -68,6 +68,7 @@ class RecordingSink : public GenerateSink {
   std::vector<DeltaEvent> deltas;
   std::vector<GeneratedTokenEvent> tokens;
   std::vector<ForgetNoticeEvent> notices;
+  std::vector<ProgressEvent> progress;
   std::vector<FinishedEvent> finished;
 };
 

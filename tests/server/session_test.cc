@@ -259,19 +259,6 @@ TEST_F(SessionTest, TheDigestNamesItsPartsInOrder) {
   EXPECT_EQ(names.back(), "sampler.repetition_counts");
 }
 
-TEST_F(SessionTest, MethodsNameEveryMemoryLayer) {
-  ASSERT_OK_AND_ASSIGN(const auto session,
-                       Session::Create(testing::ContextualModel(), SessionOptions()));
-  ASSERT_OK(session->Append(testing::SampleIds(10), "", InputKind::kAppended));
-  ASSERT_OK_AND_ASSIGN(const ForgetResult result,
-                       session->Forget(ForgetSelector::Ids({1}), DerivedPolicy::kFail));
-  ASSERT_EQ(result.methods.size(), 2u);
-  EXPECT_EQ(result.methods[0].layer, 0);
-  EXPECT_TRUE(result.methods[0].bounded);
-  EXPECT_EQ(result.methods[1].layer, 2);
-  EXPECT_FALSE(result.methods[1].bounded);
-}
-
 TEST_F(SessionTest, BytesAreReported) {
   Append(200);
   const SessionBytes bytes = session_->bytes();
