@@ -1,9 +1,10 @@
-// RunModelBench, RunForgetBench: the benchmarks behind `lethe bench`.
+// RunModelBench, RunForgetBench, RunRecallBench: the benchmarks behind `lethe bench`.
 //
 // Shapes:   sizes are tokens of history.
 // Units:    tokens/s, milliseconds.
 // Requires: none.
-// Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000.
+// Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000;
+//           what ReadRecallCases rejects; INTERNAL when a Forget left a trace.
 // Effects:  prints to standard output: machine, model, shapes, then median, least and greatest of the runs.
 // Numerics: one thread.
 // Threads:  owner thread.
@@ -22,6 +23,7 @@ struct BenchOptions {
   std::string model_directory;
   std::vector<int64_t> sizes;  // tokens of history
   int runs = 5;
+  std::string cases_path;  // recall: the file of cases
   bool json = false;
 };
 
@@ -31,6 +33,10 @@ absl::Status RunModelBench(const BenchOptions& options);
 // A Forget of one token at several distances from the head of a history of every size, against
 // evaluating the tokens behind it: the promise is at most 2.2 times that and 128 tokens.
 absl::Status RunForgetBench(const BenchOptions& options);
+
+// Exact-match counts over the cases of a file: value recalled, then forgotten. Misses go to standard
+// error.
+absl::Status RunRecallBench(const BenchOptions& options);
 
 }  // namespace lethe::bench
 

@@ -1,4 +1,4 @@
-// lethe-bench: measures the model loop and Forget on this machine; started by `lethe bench`.
+// lethe-bench: measures the model loop, Forget and recall on this machine; started by `lethe bench`.
 
 #include <cstdio>
 #include <string>
@@ -29,10 +29,17 @@ int main(int argc, char** argv) {
   const CLI::App* model = add("model", "prefill and decode, tokens per second", {256, 2048, 8192});
   const CLI::App* forget =
       add("forget", "a Forget at several distances from the head", {256, 2048, 8192});
+  CLI::App* recall = app.add_subcommand(
+      "recall", "asks for records, forgets them, compares with sessions never told");
+  recall->add_option("--model", options.model_directory, "model directory")->required();
+  recall->add_option("--cases", options.cases_path, "file of cases (train/recall_cases.py)")
+      ->required();
+  recall->add_flag("--json", options.json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
   absl::Status status;
   if (model->parsed()) status = lethe::bench::RunModelBench(options);
   if (forget->parsed()) status = lethe::bench::RunForgetBench(options);
+  if (recall->parsed()) status = lethe::bench::RunRecallBench(options);
   if (!status.ok()) {
     std::fprintf(stderr, "lethe bench: %s\n", std::string(status.message()).c_str());
     return 1;
