@@ -20,19 +20,32 @@ import gates as sv
 import lethe_io
 import network
 import sv_gate
-import tiny_config
 import trainer
 
 
 def ablations(config):
     """Name -> keep vector of the memory groups."""
-    groups = next(layer["groups"] for layer in config["layers"] if layer["type"] == "memory")
+    groups = next((layer["groups"] for layer in config["layers"] if layer["type"] == "memory"), None)
+    if groups is None:  # baseline.py
+        return {"all": None}
     kinds, n = [g["kind"] for g in groups], len(groups)
     out = {"all": [1.0] * n, "none": [0.0] * n}
     for i, kind in enumerate(kinds):
         out["without " + kind] = [0.0 if j == i else 1.0 for j in range(n)]
         out["only " + kind] = [1.0 if j == i else 0.0 for j in range(n)]
+    out["only the recurrences"] = [float(kind in ("palimpsa_d", "palimpsa_m", "vla")) for kind in kinds]
     return out
+
+
+def keep_tensor(keep, batch, device):
+    return None if keep is None else torch.tensor(keep, device=device).expand(batch, -1)
+
+
+def with_slots(config, slots):
+    """The dictionary enlarged at test time: no weight depends on N."""
+    layers = [{**layer, "groups": [{**g, "slots": slots} if slots and g["kind"] == "ovq" else g for g in layer["groups"]]}
+              if layer["type"] == "memory" else layer for layer in config["layers"]]
+    return {**config, "layers": layers}
 
 
 POOL = None  # processes for the exact gates, forked before the GPU is touched
@@ -86,7 +99,7 @@ def recall(config, weights, cases, names, steps, batch, exact, device):
         x = torch.from_numpy(ids).long().to(device)
         cache = GateCache(steps, last if exact else None)
         for name in names:
-            keep = torch.tensor(keeps[name], device=device).expand(len(part), -1)
+            keep = keep_tensor(keeps[name], len(part), device)
             best = network.forward(config, weights, x, cache, keep).argmax(-1).cpu().numpy()
             for i, (prompt, answer, _) in enumerate(part):
                 got = best[i, len(prompt) - 1:len(prompt) + len(answer) - 1]
@@ -122,7 +135,7 @@ def bits(config, weights, text, names, steps, batches, batch, tokens, device):
         x = torch.from_numpy(ids).long().to(device)
         cache = GateCache(steps)
         for name in names:
-            keep = torch.tensor(keeps[name], device=device).expand(batch, -1)
+            keep = keep_tensor(keeps[name], batch, device)
             logits = network.forward(config, weights, x[:, :-1], cache, keep)
             total[name] += float(F.cross_entropy(logits.flatten(0, 1), x[:, 1:].flatten())) / 0.6931472
     return {name: t / batches for name, t in total.items()}
@@ -139,7 +152,8 @@ def main():
     parser.add_argument("--bits-batches", type=int, default=4)
     parser.add_argument("--gate-steps", type=int, default=1000)
     parser.add_argument("--exact", action="store_true", help="exact SV gates where the answers are read")
-    parser.add_argument("--far", action="store_true", help="also records at least 3,000 bytes back")
+    parser.add_argument("--far", type=int, default=0, help="also records at least this many bytes back")
+    parser.add_argument("--slots", type=int, nargs="*", default=[], help="with --far: also with OVQ dictionaries of these sizes")
     parser.add_argument("--procs", type=int, default=0, help="processes for --exact")
     parser.add_argument("--only", nargs="*", help="ablations to run; default all")
     parser.add_argument("--greedy", type=int, default=0, help="also decode this many cases freely, one forward pass a byte")
@@ -151,7 +165,7 @@ def main():
     if args.model:
         config, start = lethe_io.load_model(args.model)
     else:
-        config = tiny_config.config()
+        config = trainer.read_config(args.checkpoint)
         start = lethe_io.round_stored(trainer.split_flat(trainer.read_flat(args.checkpoint), config))
     weights = {n: torch.from_numpy(np.array(w)).to(args.device) for n, w in start.items()}
     text = data.load_text(args.text)
@@ -159,18 +173,24 @@ def main():
     cases = [data.evaluation_case(rng, text) for _ in range(args.cases)]
     names = args.only or list(ablations(config))
     begin = time.time()
-    report = {"recall": recall(config, weights, cases, names, args.gate_steps, args.batch, args.exact, args.device)}
+
+    def report(what, value):
+        print(json.dumps({what: value, "seconds": round(time.time() - begin, 1)}), flush=True)
+
+    def recalled(of, some, cases):
+        return recall(of, weights, cases, some, args.gate_steps, args.batch, args.exact, args.device)
+
+    report("recall", recalled(config, names, cases))
     if args.greedy:
-        report["greedy"] = greedy(config, weights, cases[:args.greedy], args.gate_steps, args.exact, args.device)
-    gone = [data.forgotten_case(c) for c in cases]
-    report["unknown_after_removal"] = recall(config, weights, gone, ["all"], args.gate_steps, args.batch, args.exact, args.device)["all"]
-    if args.far:
-        far = [data.evaluation_case(rng, text, 3000, (3400, 3900)) for _ in range(args.cases)]
-        report["recall_3000_back"] = recall(config, weights, far, ["all"], args.gate_steps, args.batch, args.exact, args.device)["all"]
+        report("greedy", greedy(config, weights, cases[:args.greedy], args.gate_steps, args.exact, args.device))
+    report("unknown_after_removal", recalled(config, ["all"], [data.forgotten_case(c) for c in cases])["all"])
     if args.bits_batches:
-        report["bpc"] = bits(config, weights, text, names, args.gate_steps, args.bits_batches, 16, 2048, args.device)
-    report["seconds"] = round(time.time() - begin, 1)
-    print(json.dumps(report, indent=1))
+        report("bpc", bits(config, weights, text, names, args.gate_steps, args.bits_batches, 16, 2048, args.device))
+    if args.far:
+        far = [data.evaluation_case(rng, text, args.far, (args.far + 200, args.far + 900)) for _ in range(args.cases)]
+        some = [name for name in names if name in ("all", "only ovq", "only sv", "without sv")]
+        for slots in [None] + args.slots:
+            report(f"recall_{args.far}_back" + (f"_{slots}_slots" if slots else ""), recalled(with_slots(config, slots), some, far))
     if POOL:
         POOL.terminate()
 

@@ -1,6 +1,6 @@
 """First thing on a GPU: each form against float64, the fused gate step against the plain one, and times by part.
 
-    python3 gpucheck.py --text heldout.xz [--device cuda] [--tokens 2048] [--batch 32] [--compile]
+    python3 gpucheck.py --text heldout.xz [--device cuda] [--tokens 2048] [--batch 32] [--compile] [--model DIR]
 """
 
 import argparse
@@ -13,7 +13,9 @@ import torch.nn.functional as F
 
 import chunked
 import data
+import fused
 import gates as sv
+import lethe_io
 import network
 import tiny_config
 import trainer
@@ -62,6 +64,30 @@ def check_gates(device):
             print("  steps", steps, "Σ|Δa|/m", float((got[:, :, -1] - truth[:, :, -1]).abs().sum(-1).mean() / 256), flush=True)
 
 
+def palimpsa_inputs(b, t, h, d, device, dtype):
+    torch.manual_seed(1)
+    q, k, v, u = (torch.randn(b, t, h, d, device=device, dtype=dtype) for _ in range(4))
+    decay = -3e-2 * torch.rand(b, t, h, device=device, dtype=dtype)
+    return [x.requires_grad_() for x in (chunked.l2(q), chunked.l2(k), v, torch.sigmoid(u), decay)]
+
+
+def check_fused(device):
+    """Finite differences in float64, then float32 against the chunked form in float64. Raises if wrong."""
+    small = palimpsa_inputs(1, 32, 2, 8, device, torch.float64)
+    torch.autograd.gradcheck(lambda *x: fused.palimpsa(*x, 0.25), small, eps=1e-6, atol=1e-7)
+    outputs = []
+    for form, dtype in ((fused.palimpsa, torch.float32), (chunked.palimpsa, torch.float64)):
+        x = [y.detach().to(dtype).requires_grad_() for y in palimpsa_inputs(2, 512, 4, 64, device, torch.float64)]
+        o = form(*x, 0.125)
+        (o * torch.cos(torch.arange(o.numel(), device=device)).reshape(o.shape)).sum().backward()
+        outputs.append([o.detach()] + [y.grad for y in x])
+    errors = [relative(a, b) for a, b in zip(*outputs)]
+    print("palimpsa: gradcheck in float64 passed; fused float32 against chunked float64, o dq dk dv db dlog_decay:",
+          [f"{e:.1e}" for e in errors], flush=True)
+    if not max(errors) < 1e-4:
+        raise SystemExit("the fused kernels are wrong")
+
+
 def timed(label, fn, device, repeat=4):
     fn()
     fn()
@@ -85,8 +111,13 @@ def time_parts(b, t, device):
     timed("gates, 60 steps", lambda: sv.sv_gates(k.detach(), 1.0, 2.0 ** -11, 256, 60), device)
     gate = sv.sv_gates(k.detach(), 1.0, 2.0 ** -11, 256, 5)
     timed("sv read", lambda: chunked.gated_softmax(q, k, v, scale1, gate).sum().backward(), device)
-    timed("palimpsa", lambda: chunked.palimpsa(chunked.l2(q), chunked.l2(k), v, torch.sigmoid(u), decay, 0.125).sum().backward(), device)
+    timed("palimpsa, materialised", lambda: chunked.palimpsa(chunked.l2(q), chunked.l2(k), v, torch.sigmoid(u), decay, 0.125).sum().backward(), device)
+    if device == "cuda":
+        x = palimpsa_inputs(b, t, 4, 64, device, torch.float32)
+        timed("palimpsa, fused, 4 heads, forward", lambda: fused.palimpsa(*x, 0.125), device)
+        timed("palimpsa, fused, 4 heads", lambda: fused.palimpsa(*x, 0.125).sum().backward(), device)
     timed("vla", lambda: chunked.vla(F.elu(q) + 1, F.elu(k) + 1, v, chunked.l2(u) / 8, 0.1, False).sum().backward(), device)
+    timed("vla, 4 heads", lambda: chunked.vla(F.elu(q4) + 1, F.elu(k4) + 1, v4, chunked.l2(k4) / 8, 0.1, False).sum().backward(), device)
     timed("ovq assignment", lambda: chunked.ovq_assign(chunked.l2(k4.detach()), 512), device)
     timed("ovq", lambda: chunked.ovq(q4, k4, v4, scale4, 512).sum().backward(), device)
 
@@ -121,11 +152,16 @@ def main():
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--model", help="model directory; default the first shape, untrained")
     args = parser.parse_args()
     text = data.load_text(args.text)
     config = tiny_config.config()
     start = tiny_config.initial_weights(config)
+    if args.model:
+        config, start = lethe_io.load_model(args.model)
     assert math.isfinite(sum(float(np.abs(w).sum()) for w in start.values()))
+    if args.device == "cuda":
+        check_fused(args.device)
     check_forms(config, start, text, args.device)
     check_gates(args.device)
     time_parts(args.batch, args.tokens, args.device)

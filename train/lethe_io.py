@@ -42,6 +42,13 @@ def group_shapes(group, width, conv_width):
     return shapes
 
 
+def baseline_shapes(layer, width):
+    """The training-only layer type of baseline.py; kept here because this file imports no PyTorch."""
+    hd = layer["heads"] * layer["head_dim"]
+    return {"norm1.weight": (width,), "wq.weight": (hd, width), "wk.weight": (hd, width), "wv.weight": (hd, width),
+            "wo.weight": (width, hd), "norm2.weight": (width,)}
+
+
 def tensor_shapes(config):
     """All tensors the config implies, in file order, as {name: shape}."""
     d = config["width"]
@@ -62,6 +69,8 @@ def tensor_shapes(config):
                     shapes[f"{p}groups.{g}.{name}"] = shape
                 total += group["heads"] * group["value_dim"]
             shapes[p + "wo.weight"] = (d, total)
+        elif layer["type"] == "attention":
+            shapes.update({p + n: s for n, s in baseline_shapes(layer, d).items()})
         else:
             shapes[p + "norm.weight"] = (d,)
         if layer["type"] != "memory":

@@ -1,7 +1,7 @@
 """Writes tests/testdata/model/: small random stacks with float64 logits of the plain definition, and lethe-tiny's.
 
     python3 train/make_vectors.py stacks          the random stacks (minutes)
-    python3 train/make_vectors.py tiny            positions of models/lethe-tiny on the text below
+    python3 train/make_vectors.py tiny            positions of models/lethe-tiny on the sentences below
 """
 
 import json
@@ -14,26 +14,23 @@ import torch
 
 import data
 import lethe_io
+import network
 import reference
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 DATA = os.path.join(ROOT, "tests", "testdata", "model")
-# Our own words. The names and values are drawn by a seed, chosen so that no discrete choice is a near tie.
-TINY_TEXT = """The ward was quiet before the morning round.
-[Record] Patient {0} takes {1}.
-Rain ran down the long windows, and the night nurse wrote her last lines
-by a small green lamp. She had counted the bottles twice.
-[Record] Patient {2} takes {3}.
-Somebody had left a bicycle against the gate; nobody came for it, and by
-noon it had become a part of the yard, like the pump and the two lime
-trees. The porter said that things which stay long enough belong there.
-[Record] Patient {4} takes {5}.
-At four the clock in the hall struck five, as it always did, and the
-visitors looked up and hurried. Then it was still again.
-[Query] Patient {0} takes {1}.
-[Query] Patient {4} takes {5}.
-"""
-MIN_GAP = 5e-5  # float32 on keys of norm 1 is good to about 1e-6; the stacks' gaps are all above 1e-4
+# Our own words; their order, the names and the values are drawn by a seed, chosen so that no discrete choice is a near tie.
+TINY_SENTENCES = """The ward was quiet before the morning round.
+Rain ran down the long windows.
+The night nurse wrote her last lines by a small green lamp.
+She had counted the bottles twice.
+Somebody had left a bicycle against the gate.
+Nobody came for it, and by noon it was a part of the yard.
+The porter said that things which stay long enough belong there.
+At four the clock in the hall struck five, as it always did.
+The visitors looked up and hurried.
+Then it was still again.""".splitlines()
+MIN_GAP = 1e-4  # float32 on keys of norm 1 is good to about 1e-6
 
 
 def local(width, heads=2, window=16):
@@ -163,26 +160,63 @@ def make_stack(name, width, tokens, layers, max_tries=40):
 
 
 def tiny_ids(seed):
-    records = data.make_records(np.random.default_rng(seed), 3, True, True)
-    words = [w for statement, _, answer in records for w in (statement.split()[2], answer.strip(" ."))]
-    return list(TINY_TEXT.format(*words).encode())
+    """Three records among shuffled sentences, two of them asked for at the end."""
+    rng = np.random.default_rng(seed)
+    records = data.make_records(rng, 3, True, True)
+    lines = [TINY_SENTENCES[i] for i in rng.permutation(len(TINY_SENTENCES))]
+    for place, (statement, _, _) in zip((7, 4, 1), records):
+        lines.insert(place, statement)
+    lines += [question + answer for _, question, answer in (records[0], records[2])]
+    return list(("\n".join(lines) + "\n").encode())
+
+
+def ovq_gap(config, weights, ids):
+    """Smallest gap of the OVQ choices alone, by the training forms in float64: the fast part of a search.
+
+    Stops at the first gap below MIN_GAP. One memory layer, local layers under it.
+    """
+    eps, tokens = config["norm_eps"], len(ids) // lethe_io.GRID * lethe_io.GRID
+    x = weights["embed.weight"][torch.as_tensor(ids[:tokens])][None]
+    for i, layer in enumerate(config["layers"]):
+        p = f"layers.{i}."
+        if layer["type"] == "memory":
+            break
+        names = ("norm1.weight", "conv.weight", "wq.weight", "wk.weight", "wv.weight", "wo.weight")
+        slopes = torch.tensor(layer["alibi_slopes"], dtype=x.dtype)
+        x = network.local_block(x, *(weights[p + n] for n in names), slopes, layer["heads"], layer["window"], eps)
+        x = network.mlp_block(x, *(weights[p + n] for n in ("norm2.weight", "w_gate.weight", "w_up.weight", "w_down.weight")), eps)
+    h, worst = reference.rms_norm(x[0], weights[p + "norm.weight"], eps), float("inf")
+    for g, group in enumerate(layer["groups"]):
+        if group["kind"] != "ovq":
+            continue
+        keys = reference.conv(h @ weights[f"{p}groups.{g}.wk.weight"].T, weights[f"{p}groups.{g}.conv_k.weight"])
+        for k in reference.l2(keys.unflatten(-1, (group["heads"], -1))).unbind(1):
+            dk, dv, count = [], [], []
+            for s in range(0, tokens, lethe_io.GRID):
+                gaps, part = [], k[s:s + lethe_io.GRID]
+                reference.ovq_update(dk, dv, count, part, part, s, group["slots"], gaps)
+                worst = min(worst, gaps[0]["seed_gap"], gaps[0]["assign_gap"])
+                if worst < MIN_GAP:
+                    return worst
+    return worst
 
 
 def make_tiny(tries):
+    """The first seed at which every choice is at least MIN_GAP from another outcome; fails if there is none."""
     config, weights = lethe_io.load_model(os.path.join(ROOT, "models", "lethe-tiny"))
     weights = reference.to_torch(weights)
-    best = None
     for seed in range(tries):
         ids = tiny_ids(seed)
+        worst = ovq_gap(config, weights, ids)
+        print("seed", seed, "tokens", len(ids), "OVQ gap", worst, flush=True)
+        if worst < MIN_GAP:
+            continue
         result = reference.forward(config, weights, ids)
-        worst = min(smallest(result["gaps"]).values())
-        print("seed", seed, "tokens", len(ids), "smallest gap", worst, flush=True)
-        if best is None or worst > best[0]:
-            best = (worst, seed, ids, result)
-        if worst >= MIN_GAP:
+        if min(smallest(result["gaps"]).values()) >= MIN_GAP:
             break
-    _, seed, ids, result = best
-    keep = sorted(set(positions(len(ids)) + [40, 100, 250, 400]))
+    else:
+        raise SystemExit(f"no seed below {tries} keeps every choice {MIN_GAP} from a tie")
+    keep = sorted(set(positions(len(ids))) | {40, 100, 250, 400})
     origin = f"train/make_vectors.py tiny, seed {seed}; model models/lethe-tiny; float64, train/reference.py"
     print(write_vector(os.path.join(DATA, "lethe-tiny"), "lethe-tiny", config, ids, result, keep, origin))
 
@@ -190,7 +224,7 @@ def make_tiny(tries):
 def main():
     torch.set_num_threads(1)
     if sys.argv[1] == "tiny":
-        return make_tiny(int(sys.argv[2]) if len(sys.argv) > 2 else 25)
+        return make_tiny(int(sys.argv[2]) if len(sys.argv) > 2 else 2000)
     for name, (width, tokens, layers) in stack_configs().items():
         if len(sys.argv) > 2 and name not in sys.argv[2:]:
             continue

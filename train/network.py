@@ -9,7 +9,9 @@ import math
 import torch
 import torch.nn.functional as F
 
+import baseline
 import chunked
+import fused
 import gates as sv
 from lethe_io import GRID
 
@@ -61,7 +63,7 @@ def palimpsa_group(q, k, v, h, group, w, eps):
     elif not group["metaplasticity"]:
         b = torch.zeros_like(b)
     scale = 1.0 / math.sqrt(q.shape[-1]) if is_d else 1.0
-    o = chunked.palimpsa(q, k, gate[..., None] * x, b, log_decay, scale) + w["D"][:, None] * x
+    o = fused.palimpsa(q, k, gate[..., None] * x, b, log_decay, scale) + w["D"][:, None] * x
     z = F.silu(heads_of(F.linear(h, w["w_z.weight"]), heads))
     return rms_norm(o, w["out_norm.weight"], eps) * z if is_d else rms_norm(o * z, w["out_norm.weight"], eps)
 
@@ -120,7 +122,7 @@ def memory_layer(x, layer, weights, p, eps, gate_steps=60, keep=None, stats=None
 def forward(config, weights, ids, gate_steps=60, keep=None, stats=None, blocks=None, hidden=False):
     """ids [B, T] (T a multiple of 64) -> logits [B, T, vocab], or with hidden the normed state before lm_head.
 
-    blocks: {"local": fn, "mlp": fn} replaces the two block functions by compiled ones.
+    blocks: {"local": fn, "mlp": fn, "attention": fn} replaces the block functions by compiled ones.
     """
     if ids.shape[1] % GRID:
         raise ValueError(f"T = {ids.shape[1]}, want a multiple of {GRID}")
@@ -133,6 +135,11 @@ def forward(config, weights, ids, gate_steps=60, keep=None, stats=None, blocks=N
             x = memory_layer(x, layer, weights, p, eps, gate_steps, keep, stats)
             continue
         norm = "norm.weight"
+        if layer["type"] == "attention":
+            norm = "norm2.weight"
+            attention = (blocks or {}).get("attention", baseline.attention_block)
+            x = attention(x, *(weights[p + n] for n in ("norm1.weight", "wq.weight", "wk.weight", "wv.weight", "wo.weight")),
+                          layer["heads"], eps)
         if layer["type"] == "local":
             norm = "norm2.weight"
             slopes = slopes_of(layer["alibi_slopes"], x)

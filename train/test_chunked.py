@@ -13,6 +13,7 @@ except ImportError:
     torch = None
 
 if torch is not None:
+    import chunked
     import lethe_io
     import make_vectors as mv
     import network
@@ -78,6 +79,56 @@ class ChunkedEqualsPlainTest(unittest.TestCase):
     def test_all_together(self):
         self.check([mv.local(48), mv.memory(mv.sv(24, 60.5), mv.group("palimpsa_d", 1, 24, rank=8), mv.vla(24),
                                             mv.group("ovq", 2, 24, slots=48)), mv.mlp(48)], width=48)
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class GradientsTest(unittest.TestCase):
+    """The chunked forms' gradients equal those of the plain definition, token after token, and finite differences."""
+
+    def gradients(self, form, config, weights, ids):
+        weights = {n: w.clone().requires_grad_() for n, w in weights.items()}
+        logits = form(config, weights, ids)
+        (logits * torch.cos(torch.arange(logits.numel(), dtype=logits.dtype)).reshape(logits.shape)).sum().backward()
+        return {n: w.grad for n, w in weights.items()}
+
+    def check(self, layers, tokens=128, tol=1e-8):
+        torch.set_num_threads(1)
+        config = mv.make_config("test", 16, layers, vocab=32)
+        weights = reference.to_torch(mv.perturb(lethe_io.init_weights(config, 3), np.random.default_rng(3)))
+        ids = np.random.default_rng(4).integers(0, 32, tokens)
+        want = self.gradients(lambda c, w, i: reference.forward(c, w, i)["logits"], config, weights, ids)
+        got = self.gradients(lambda c, w, i: network.forward(c, w, torch.as_tensor(i)[None])[0], config, weights, ids)
+        for name, grad in want.items():
+            self.assertIsNotNone(got[name], name)
+            self.assertLess(float((got[name] - grad).norm()), tol * (1e-6 + float(grad.norm())), name)
+
+    def test_palimpsa(self):
+        self.check([mv.memory(mv.group("palimpsa_d", 2, 8, rank=4), mv.group("palimpsa_m", 1, 8, rank=4, metaplasticity=True))])
+
+    def test_vla(self):
+        self.check([mv.memory(mv.vla(8, heads=2), mv.vla(8, variant="rls"))], tol=1e-6)
+
+    def test_ovq_and_local(self):
+        self.check([mv.local(16), mv.memory(mv.group("ovq", 2, 8, slots=24)), mv.mlp(16)])
+
+    def random(self, *shape):
+        return torch.randn(*shape, dtype=torch.float64)
+
+    def test_palimpsa_by_finite_differences(self):
+        torch.manual_seed(0)
+        q, k, v, b = (self.random(1, 128, 1, 4) for _ in range(4))
+        inputs = [chunked.l2(q), chunked.l2(k), v, torch.sigmoid(b), -0.1 * torch.rand(1, 128, 1, dtype=torch.float64)]
+        self.assertTrue(torch.autograd.gradcheck(lambda *x: chunked.palimpsa(*x, 0.5), [x.requires_grad_() for x in inputs],
+                                                 fast_mode=True))
+
+    def test_vla_by_finite_differences(self):
+        torch.manual_seed(0)
+        q, k, v, u = (self.random(1, 128, 1, 4) for _ in range(4))
+        inputs = [torch.exp(q), torch.exp(k), v, 0.5 * chunked.l2(u)]
+        for rls in (False, True):
+            self.assertTrue(torch.autograd.gradcheck(lambda *x, r=rls: chunked.vla(*x[:3], None if r else x[3], 0.1, r),
+                                                     [x.requires_grad_() for x in (inputs[:3] if rls else inputs)],
+                                                     fast_mode=True))
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")

@@ -20,6 +20,14 @@ def config():
             "layers": [dict(local) for _ in range(4)] + [memory, dict(mlp), dict(mlp)]}
 
 
+def grown(palimpsa=4, vla=2):
+    """The shape with more heads of the two recurrences (grow.py): four 64 × 64 states hold what one could not."""
+    cfg = config()
+    for group in cfg["layers"][4]["groups"]:
+        group["heads"] = {"palimpsa_d": palimpsa, "vla": vla}.get(group["kind"], group["heads"])
+    return cfg
+
+
 def initial_weights(cfg, seed=1):
     """As lethe_io.init_weights, with slow forgetting for the one Palimpsa head: half-life near 700 tokens."""
     weights = lethe_io.init_weights(cfg, seed)

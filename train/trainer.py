@@ -1,10 +1,11 @@
 """Trains lethe-tiny on one GPU, in stages, resumable.
 
-    python3 trainer.py --text train.xz --out DIR [--resume DIR] --stages T:BATCH:SECONDS:LR0:LR1:GATE_STEPS:DROP ...
+    python3 trainer.py --text train.xz --out DIR [--resume DIR] --stages T:BATCH:LENGTH:LR0:LR1:GATE_STEPS:DROP ...
 
-A stage lasts a wall-clock time and moves the learning rate linearly from LR0 to LR1. DROP is the share of sequences in
-which some memory groups are switched off, so that every memory learns to carry what it can and none falls silent.
-Checkpoints are files below 16 MiB: weights in float32, AdamW's moments in bfloat16.
+A stage lasts LENGTH seconds, "500M" tokens or "500M@100", whichever of the two ends first, and moves the learning rate linearly from LR0 to LR1.
+DROP is the share of sequences in which some memory groups are switched off, so that every memory learns to carry what
+it can and none falls silent. --resume continues a checkpoint, --start begins with a model directory's weights.
+Checkpoints are files below 16 MiB: weights in float32, AdamW's moments in bfloat16, config.json.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import baseline
 import data
 import lethe_io
 import network
@@ -46,15 +48,17 @@ def make_optimizer(weights, lr):
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, **fused)
 
 
-def group_dropout(batch, groups, share, device):
-    """[B, G]: in `share` of the sequences each group is kept with probability one half, at least one of them."""
-    keep = (torch.rand(batch, groups, device=device) < 0.5).float()
-    forced = F.one_hot(torch.randint(groups, (batch,), device=device), groups).float()
+def group_dropout(batch, weight, keep_share, share, device):
+    """[B, G]: in `share` of the sequences one group, drawn by `weight`, is kept, each other one with probability keep_share."""
+    weight = torch.tensor(weight, device=device)
+    groups = len(weight)
+    keep = (torch.rand(batch, groups, device=device) < keep_share).float()
+    forced = F.one_hot(torch.multinomial(weight, batch, replacement=True), groups).float()
     some = torch.maximum(keep, forced)
     return torch.where(torch.rand(batch, 1, device=device) < share, some, torch.ones_like(some))
 
 
-def save_checkpoint(directory, weights, opt, meta):
+def save_checkpoint(directory, config, weights, opt, meta):
     os.makedirs(directory, exist_ok=True)
     flat = torch.cat([w.detach().reshape(-1) for w in weights.values()]).cpu().numpy().tobytes()
     for i in range(0, len(flat), PART):
@@ -67,6 +71,8 @@ def save_checkpoint(directory, weights, opt, meta):
             f.write(bits.tobytes())
     with open(os.path.join(directory, "meta.json"), "w") as f:
         json.dump(meta, f)
+    with open(os.path.join(directory, "config.json"), "w") as f:
+        f.write(lethe_io.format_config(config))
 
 
 def read_flat(directory):
@@ -76,6 +82,11 @@ def read_flat(directory):
             raw += f.read()
         i += 1
     return np.frombuffer(raw, np.float32)
+
+
+def read_config(directory):
+    with open(os.path.join(directory, "config.json")) as f:
+        return json.load(f)
 
 
 def split_flat(flat, config):
@@ -103,7 +114,8 @@ def load_moments(directory, config, weights, opt, step):
 def make_blocks(use_compile):
     if not use_compile:
         return None
-    return {"local": torch.compile(network.local_block, dynamic=False), "mlp": torch.compile(network.mlp_block, dynamic=False)}
+    functions = {"local": network.local_block, "mlp": network.mlp_block, "attention": baseline.attention_block}
+    return {name: torch.compile(fn, dynamic=False) for name, fn in functions.items()}
 
 
 def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None):
@@ -121,22 +133,25 @@ def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None):
 
 
 def run_stage(stage, config, weights, opt, text, meta, args, log):
-    tokens, batch, seconds, lr0, lr1, gate_steps, drop = stage
+    tokens, batch, (seconds, limit), lr0, lr1, gate_steps, drop = stage
     device = next(iter(weights.values())).device
     source = Batches(text, batch, tokens, meta["step"] + 17)
-    loader = torch.utils.data.DataLoader(source, batch_size=None, num_workers=args.workers,
-                                         prefetch_factor=4 if args.workers else None, pin_memory=device.type == "cuda")
+    ahead = {"prefetch_factor": 4} if args.workers else {}
+    loader = torch.utils.data.DataLoader(source, batch_size=None, num_workers=args.workers, pin_memory=device.type == "cuda", **ahead)
     blocks = make_blocks(args.compile)
-    groups = max(len(layer.get("groups", ())) for layer in config["layers"])
+    kinds = [g["kind"] for layer in config["layers"] for g in layer.get("groups", ())]
+    favour = [float(args.favour.get(kind, 1.0)) for kind in kinds]
     start, first, trained, recent = time.time(), meta["step"], 0, time.time()
+    first_token = meta["tokens"]
     for ids, weight in loader:
         now = time.time() - start
-        if now > seconds or (args.max_steps and meta["step"] - first >= args.max_steps):
+        done = max(now / seconds, (meta["tokens"] - first_token) / limit)
+        if done >= 1.0 or (args.max_steps and meta["step"] - first >= args.max_steps):
             break
         warm = min(1.0, (meta["step"] + 1) / 200)
         for g in opt.param_groups:
-            g["lr"] = warm * (lr0 + (lr1 - lr0) * min(1.0, now / seconds))
-        keep = group_dropout(batch, groups, drop, device) if drop else None
+            g["lr"] = warm * (lr0 + (lr1 - lr0) * done)
+        keep = group_dropout(batch, favour, args.keep, drop, device) if drop else None
         stats = {} if meta["step"] % 50 == 0 else None
         loss = loss_of(config, weights, ids.to(device, non_blocking=True), weight.to(device, non_blocking=True), gate_steps, keep, blocks, stats)
         loss.backward()
@@ -161,15 +176,38 @@ def run_stage(stage, config, weights, opt, text, meta, args, log):
 
 
 def parse_stage(text):
-    t, b, s, lr0, lr1, gate, drop = text.split(":")
-    return int(t), int(b), float(s), float(lr0), float(lr1), int(gate), float(drop)
+    t, b, length, lr0, lr1, gate, drop = text.split(":")
+    million, _, seconds = length.partition("M@") if "M" in length else ("", "", length)
+    ends = (float(seconds or 1e9), float(million.rstrip("M")) * 1e6 if million else 1e18)
+    return int(t), int(b), ends, float(lr0), float(lr1), int(gate), float(drop)
+
+
+def starting_point(args):
+    """config, weights, meta."""
+    if args.resume:
+        with open(os.path.join(args.resume, "meta.json")) as f:
+            meta = json.load(f)
+        config = read_config(args.resume)
+        return config, split_flat(read_flat(args.resume), config), meta
+    meta = {"step": 0, "tokens": 0, "seconds": 0.0}
+    if args.start:
+        return (*lethe_io.load_model(args.start), meta)
+    config = baseline.config(mlp_width=args.mlp_width) if args.baseline else tiny_config.config()
+    return config, tiny_config.initial_weights(config), meta
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--text", required=True)
     parser.add_argument("--out", required=True)
+    parser.add_argument("--text-limit", type=int, help="bytes of the text to train on; default all")
     parser.add_argument("--resume")
+    parser.add_argument("--start", help="model directory")
+    parser.add_argument("--baseline", action="store_true", help="the plain transformer of baseline.py")
+    parser.add_argument("--mlp-width", type=int, default=512, help="of the plain transformer")
+    parser.add_argument("--favour", type=lambda s: dict(p.split("=") for p in s.split(",")), default={},
+                        help="kind=weight,… of the memory kept on for certain when others are switched off")
+    parser.add_argument("--keep", type=float, default=0.5, help="chance of the others to stay on then")
     parser.add_argument("--stages", nargs="+", required=True)
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--compile", action="store_true")
@@ -177,18 +215,12 @@ def main():
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     torch.manual_seed(7)
-    config, meta = tiny_config.config(), {"step": 0, "tokens": 0, "seconds": 0.0}
-    if args.resume:
-        with open(os.path.join(args.resume, "meta.json")) as f:
-            meta = json.load(f)
-        start = split_flat(read_flat(args.resume), config)
-    else:
-        start = tiny_config.initial_weights(config)
+    config, start, meta = starting_point(args)
     weights = {n: torch.from_numpy(w.copy()).to(args.device).requires_grad_() for n, w in start.items()}
     opt = make_optimizer(weights, 1e-3)
     if args.resume:
         load_moments(args.resume, config, weights, opt, meta["step"])
-    text = data.load_text(args.text)
+    text = data.load_text(args.text, args.text_limit)
     os.makedirs(args.out, exist_ok=True)
     out = open(os.path.join(args.out, "log.jsonl"), "a")
 
@@ -200,7 +232,7 @@ def main():
     for stage in args.stages:
         log({"stage": stage})
         run_stage(parse_stage(stage), config, weights, opt, text, meta, args, log)
-        save_checkpoint(args.out, weights, opt, meta)
+        save_checkpoint(args.out, config, weights, opt, meta)
 
 
 if __name__ == "__main__":

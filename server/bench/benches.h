@@ -1,9 +1,11 @@
-// RunModelBench, RunForgetBench, RunServerBench: the benchmarks behind `lethe bench`.
+// RunModelBench, RunForgetBench, RunServerBench, RunRecallBench: the benchmarks behind
+// `lethe bench`.
 //
 // Shapes:   sizes are tokens of history.
 // Units:    tokens/s, milliseconds.
 // Requires: none.
-// Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000.
+// Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000;
+//           what ReadRecallCases rejects; INTERNAL when a Forget left a trace.
 // Effects:  prints to standard output: machine, model, shapes, then median, least and greatest of the runs.
 // Numerics: one compute thread; RunServerBench's client and gRPC's own threads run beside it.
 // Threads:  owner thread.
@@ -24,6 +26,7 @@ struct BenchOptions {
   std::string model_directory;
   std::vector<int64_t> sizes;  // tokens of history
   int runs = 5;
+  std::string cases_path;  // recall: the file of cases
   bool json = false;
 };
 
@@ -40,6 +43,10 @@ absl::Status RunServerBench(const BenchOptions& options);
 
 // The bare loop: greedy decoding without sampling rules, text handling or a server.
 absl::Status DecodeGreedily(Session* session, int64_t num_tokens);
+
+// Exact-match counts over the cases of a file: value recalled, then forgotten. Misses go to standard
+// error.
+absl::Status RunRecallBench(const BenchOptions& options);
 
 }  // namespace lethe::bench
 

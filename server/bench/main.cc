@@ -1,4 +1,4 @@
-// lethe-bench: measures the model loop and Forget on this machine; started by `lethe bench`.
+// lethe-bench: measures the model loop, Forget and recall on this machine; started by `lethe bench`.
 
 #include <cstdio>
 #include <memory>
@@ -38,6 +38,14 @@ int main(int argc, char** argv) {
   add("model", "prefill and decode, tokens per second", lethe::bench::RunModelBench, sizes);
   add("forget", "a Forget at several distances from the head", lethe::bench::RunForgetBench, sizes);
   add("server", "decode through gRPC against the bare loop", lethe::bench::RunServerBench, {2048});
+  CLI::App* recall = app.add_subcommand(
+      "recall", "asks for records, forgets them, compares with sessions never told");
+  BenchOptions recall_options;
+  recall->add_option("--model", recall_options.model_directory, "model directory")->required();
+  recall->add_option("--cases", recall_options.cases_path, "file of cases (train/recall_cases.py)")
+      ->required();
+  recall->add_flag("--json", recall_options.json, "one JSON object");
+  recall->callback([&] { status = lethe::bench::RunRecallBench(recall_options); });
   CLI11_PARSE(app, argc, argv);
   if (!status.ok()) {
     std::fprintf(stderr, "lethe bench: %s\n", std::string(status.message()).c_str());
