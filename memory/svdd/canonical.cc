@@ -7,6 +7,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wiped.h"
 #include "kernels/gram/gram.h"
 #include "memory/svdd/canon.h"
 #include "memory/svdd/cholesky.h"
@@ -72,7 +73,7 @@ Start CanonicalSolver::State::WarmStart() const {
 }
 
 void CanonicalSolver::State::SolveBeyondMass() {
-  row_sums.clear();
+  WipeFrom(&row_sums, 0);
   summed_ranks = 0;
   ++counters.solves;
   Start start = WarmStart();
@@ -124,10 +125,10 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
   // Overwritten, then dropped: their numbers depend on the keys that went.
   state_->factor.Clear();
   state_->factor = CholeskyFactor(state_->params.ridge);
-  std::fill(state_->row_sums.begin(), state_->row_sums.end(), DoubleDouble());
-  state_->row_sums.clear();
+  WipeFrom(&state_->row_sums, 0);
   state_->summed_ranks = 0;
-  std::fill(state_->solution.a.begin(), state_->solution.a.end(), 0.0);
+  WipeFrom(&state_->solution.a, 0);
+  WipeFrom(&state_->solution.classes, 0);
   state_->solution = solution;
   state_->KeepSupportRows();
 }

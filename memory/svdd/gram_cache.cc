@@ -5,24 +5,13 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/wiped.h"
 #include "kernels/gram/gram.h"
 
 namespace lethe::svdd {
 namespace {
 
 constexpr size_t kSpareRows = 64;  // about what a boundary changes
-
-// Overwrites before shrinking, so that no dropped number stays in the spare capacity.
-void WipeFrom(std::vector<double>* values, size_t begin) {
-  if (begin >= values->size()) return;
-  std::fill(values->begin() + static_cast<std::ptrdiff_t>(begin), values->end(), 0.0);
-  values->resize(begin);
-}
-
-void WipeAll(std::vector<double>* values) {
-  WipeFrom(values, 0);
-  std::vector<double>().swap(*values);
-}
 
 }  // namespace
 

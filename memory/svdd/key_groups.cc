@@ -3,22 +3,16 @@
 #include <algorithm>
 
 #include "kernels/base/check.h"
+#include "kernels/base/wiped.h"
 
 namespace lethe::svdd {
 namespace {
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
-template <typename T>
-auto Iterator(std::vector<T>* values, int64_t index) {
+template <typename Vector>
+auto Iterator(Vector* values, int64_t index) {
   return values->begin() + static_cast<std::ptrdiff_t>(index);
-}
-
-// Overwrites before shrinking, so that nothing stays in the spare capacity.
-template <typename T>
-void WipeFrom(std::vector<T>* values, int64_t size) {
-  std::fill(Iterator(values, size), values->end(), T());
-  values->resize(At(size));
 }
 
 }  // namespace
@@ -63,10 +57,10 @@ void KeyGroups::DropGroupsFrom(int64_t group) {
   // The order of the groups that go says something about their keys.
   const auto kept =
       std::remove_if(sorted_.begin(), sorted_.end(), [group](int64_t g) { return g >= group; });
-  WipeFrom(&sorted_, kept - sorted_.begin());
-  WipeFrom(&keys_, group * dim_);
-  WipeFrom(&first_ranks_, group);
-  WipeFrom(&weights_, group);
+  WipeFrom(&sorted_, At(kept - sorted_.begin()));
+  WipeFrom(&keys_, At(group * dim_));
+  WipeFrom(&first_ranks_, At(group));
+  WipeFrom(&weights_, At(group));
 }
 
 void KeyGroups::Truncate(int64_t num_keys_kept) {
@@ -74,7 +68,7 @@ void KeyGroups::Truncate(int64_t num_keys_kept) {
   for (int64_t rank = num_keys_kept; rank < num_keys(); ++rank) {
     weights_[At(GroupOf(rank))] -= 1.0;
   }
-  WipeFrom(&group_of_rank_, num_keys_kept);
+  WipeFrom(&group_of_rank_, At(num_keys_kept));
   const auto first_empty =
       std::lower_bound(first_ranks_.begin(), first_ranks_.end(), num_keys_kept);
   DropGroupsFrom(first_empty - first_ranks_.begin());
@@ -86,7 +80,7 @@ KeyGroups::Erased KeyGroups::Erase(int64_t rank) {
   const bool was_first = FirstRank(group) == rank;
   std::rotate(Iterator(&group_of_rank_, rank), Iterator(&group_of_rank_, rank + 1),
               group_of_rank_.end());
-  WipeFrom(&group_of_rank_, num_keys() - 1);
+  WipeFrom(&group_of_rank_, At(num_keys() - 1));
   for (int64_t& first : first_ranks_) first -= first > rank ? 1 : 0;
   weights_[At(group)] -= 1.0;
   Erased erased{group, weights_[At(group)] == 0.0, group};

@@ -22,6 +22,8 @@
 
 #include "absl/types/span.h"
 
+#include "kernels/base/wiped.h"
+
 namespace lethe::svdd {
 
 class KeyGroups {
@@ -70,7 +72,7 @@ class KeyGroups {
   void DropGroupsFrom(int64_t group);
 
   int64_t dim_;
-  std::vector<double> keys_;            // [num_groups][dim]
+  WipedVector<double> keys_;            // [num_groups][dim]
   std::vector<double> weights_;         // [num_groups]
   std::vector<int64_t> first_ranks_;    // [num_groups]
   std::vector<int64_t> sorted_;         // groups by lexicographic order of their keys

@@ -10,6 +10,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wiped.h"
 #include "kernels/math/math.h"
 
 namespace lethe::svdd {
@@ -18,12 +19,6 @@ namespace {
 size_t Size(int64_t count) { return static_cast<size_t>(count); }
 
 int64_t GatedTokens(int64_t num_tokens) { return num_tokens / kChunkTokens * kChunkTokens; }
-
-// Overwrites before shrinking: no dropped component stays in the spare capacity.
-void WipeFrom(std::vector<float>* values, size_t begin) {
-  std::fill(values->begin() + static_cast<std::ptrdiff_t>(begin), values->end(), 0.0f);
-  values->resize(begin);
-}
 
 bool AllFinite(absl::Span<const float> values) {
   bool finite = true;
@@ -79,13 +74,13 @@ struct SvMemory::Head {
   std::shared_ptr<const Solution> gate;  // its solution, shared with snapshots
   size_t key_dim;
   size_t value_dim;
-  float scale;                // beta sqrt(K)
-  std::vector<float> keys;    // [num_tokens][K]
-  std::vector<float> values;  // [num_tokens][V]
+  float scale;         // beta sqrt(K)
+  WipedFloats keys;    // [num_tokens][K]
+  WipedFloats values;  // [num_tokens][V]
   // The margin and error sets, contiguous in rank order, for reading; equal keys once.
-  std::vector<float> support_keys;
+  WipedFloats support_keys;
   std::vector<size_t> support_key_of;  // [support]
-  std::vector<float> support_values;
+  WipedFloats support_values;
   std::vector<float> support_gate;
   std::vector<float> logits;  // workspaces of Read
   std::vector<float> weights;
@@ -149,7 +144,7 @@ void SvMemory::Head::SetGate(std::shared_ptr<const Solution> solution) {
   WipeFrom(&support_values, 0);
   WipeFrom(&support_gate, 0);
   WipeFrom(&logits, 0);
-  support_key_of.clear();
+  WipeFrom(&support_key_of, 0);
   const KeyGroups& groups = solver.key_groups();
   constexpr size_t kUnseen = std::numeric_limits<size_t>::max();
   std::vector<size_t> place(Size(groups.num_groups()), kUnseen);  // in support_keys

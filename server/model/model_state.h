@@ -29,9 +29,9 @@
 #include "absl/types/span.h"
 
 #include "audit/state/state_digest.h"
+#include "kernels/base/wiped.h"
 #include "memory/svdd/sv_memory.h"
 #include "server/model/model.h"
-#include "server/model/wiped_floats.h"
 
 namespace lethe {
 

@@ -17,8 +17,8 @@
 #include "absl/types/span.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/wiped.h"
 #include "server/model/config.h"
-#include "server/model/wiped_floats.h"
 
 namespace lethe {
 

@@ -6,9 +6,9 @@
 #include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wiped.h"
 #include "memory/memory.h"
 #include "server/model/numerics_id.h"
-#include "server/model/wiped_floats.h"
 
 namespace lethe {
 

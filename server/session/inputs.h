@@ -22,7 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "server/model/wiped_floats.h"
+#include "kernels/base/wiped.h"
 #include "server/session/forget.h"
 
 namespace lethe {

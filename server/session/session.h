@@ -112,7 +112,8 @@ class Session {
   absl::StatusOr<std::unique_ptr<StagedForget>> StageForget(
       const ForgetSelector& selector, DerivedPolicy policy,
       const Checkpoint& checkpoint = {}) const;
-  // Replaces the state by the staged one and overwrites the old. FAILED_PRECONDITION, and no
+  // Replaces the state by the staged one; vocab_ids, keys, values, features and snapshots of the old
+  // are overwritten, its solver's caches only freed. FAILED_PRECONDITION, and no
   // change, if the session has changed since StageForget.
   absl::StatusOr<ForgetResult> Commit(std::unique_ptr<StagedForget> staged);
   // StageForget and Commit.
