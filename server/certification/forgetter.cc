@@ -171,7 +171,7 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
   entry->mark.epoch += 1;
   entry->mark.num_forgotten += receipt.num_forgotten;
   forks.Commit();
-  entry->requests.DropOpenings();
+  entry->requests.AfterForget(receipt.forgotten);
   receipt.record =
       MakeRecordRef(*record, audit::RecordKind::kForget, entry->mark, session->num_tokens());
   entry->record_refs.push_back(*receipt.record);

@@ -14,6 +14,11 @@ namespace {
 class AppendAnswer : public StoredAnswer {
  public:
   explicit AppendAnswer(const AppendReceipt& value) : receipt(value) {}
+  bool BroughtIn(absl::Span<const TokenIdRange> token_ids) const override {
+    return std::any_of(token_ids.begin(), token_ids.end(), [&](const TokenIdRange& range) {
+      return range.first < receipt.token_ids.end && receipt.token_ids.first < range.end;
+    });
+  }
   const AppendReceipt receipt;
 };
 

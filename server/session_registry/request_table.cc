@@ -1,6 +1,7 @@
 #include "server/session_registry/request_table.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/status/status.h"
 
@@ -12,7 +13,12 @@ absl::StatusOr<std::shared_ptr<StoredAnswer>> RequestTable::FindStored(
     const RequestKey& key) const {
   const auto found = entries_.find(key.request_id);
   if (key.request_id.empty() || found == entries_.end()) return std::shared_ptr<StoredAnswer>();
-  if (found->second.content != key.content) {
+  if (!found->second.content.has_value()) {
+    return WithErrorInfo(
+        absl::AlreadyExistsError("request_id: a Forget removed what this request brought in"),
+        {"REQUEST_FORGOTTEN", {{"field", "request_id"}}});
+  }
+  if (*found->second.content != key.content) {
     return WithErrorInfo(
         absl::InvalidArgumentError("request_id: was used for a request with other content"),
         {"REQUEST_ID_REUSED", {{"field", "request_id"}}});
@@ -22,8 +28,8 @@ absl::StatusOr<std::shared_ptr<StoredAnswer>> RequestTable::FindStored(
 
 void RequestTable::Remember(const RequestKey& key, std::shared_ptr<StoredAnswer> answer) {
   if (key.request_id.empty()) return;
-  const bool is_new = entries_.count(key.request_id) == 0;
-  entries_[key.request_id] = Entry{key.content, std::move(answer)};
+  const auto [entry, is_new] = entries_.try_emplace(key.request_id, Entry{key.content, nullptr});
+  entry->second.answer = std::move(answer);  // the content of a known id stays, or stays forgotten
   if (!is_new) return;
   order_.push_back(key.request_id);
   if (order_.size() > kMaxRequests) {
@@ -37,8 +43,13 @@ void RequestTable::Remove(const std::string& request_id) {
   order_.erase(std::find(order_.begin(), order_.end(), request_id));
 }
 
-void RequestTable::DropOpenings() {
-  for (auto& [request_id, entry] : entries_) entry.answer->DropOpenings();
+void RequestTable::AfterForget(absl::Span<const TokenIdRange> forgotten) {
+  for (auto& [request_id, entry] : entries_) {
+    entry.answer->DropOpenings();
+    if (!entry.content.has_value() || !entry.answer->BroughtIn(forgotten)) continue;
+    explicit_bzero(entry.content->data(), entry.content->size());
+    entry.content.reset();
+  }
 }
 
 }  // namespace lethe

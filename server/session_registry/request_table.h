@@ -7,8 +7,12 @@
 // Units:     none.
 // Requires:  content covers the call's name (so that a stored answer has the type that Find asks
 //            for).
-// Rejects:   Find: INVALID_ARGUMENT, reason REQUEST_ID_REUSED, when the id came with other content.
-// Effects:   keeps the newest kMaxRequests answers. DropOpenings passes through to every answer.
+// Rejects:   Find: INVALID_ARGUMENT, reason REQUEST_ID_REUSED, when the id came with other content;
+//            ALREADY_EXISTS, reason REQUEST_FORGOTTEN, whatever the content, when a Forget removed
+//            what the request brought in.
+// Effects:   keeps the newest kMaxRequests answers. AfterForget passes DropOpenings to every answer
+//            and destroys the content hashes of requests whose inputs went: with them, whoever knows
+//            a request_id could try guesses of what was forgotten.
 // Numerics:  none.
 // Threads:   compatible.
 #ifndef LETHE_SERVER_SESSION_REGISTRY_REQUEST_TABLE_H_
@@ -18,13 +22,16 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 #include "audit/crypto/sha256.h"
 #include "kernels/base/check.h"
+#include "server/session/forget.h"
 
 namespace lethe {
 
@@ -40,6 +47,8 @@ class StoredAnswer {
   // A Forget destroys what could tell, or help to guess, the state before it: openings, state
   // digests.
   virtual void DropOpenings() {}
+  // True when the request brought in one of these inputs, or may have.
+  virtual bool BroughtIn(absl::Span<const TokenIdRange> /*token_ids*/) const { return false; }
 };
 
 class RequestTable {
@@ -59,13 +68,13 @@ class RequestTable {
   // Stores or replaces; no effect with an empty request_id.
   void Remember(const RequestKey& key, std::shared_ptr<StoredAnswer> answer);
   void Remove(const std::string& request_id);
-  void DropOpenings();
+  void AfterForget(absl::Span<const TokenIdRange> forgotten);
 
   size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {
-    audit::Sha256Digest content{};
+    std::optional<audit::Sha256Digest> content;  // unset: forgotten
     std::shared_ptr<StoredAnswer> answer;
   };
   absl::StatusOr<std::shared_ptr<StoredAnswer>> FindStored(const RequestKey& key) const;

@@ -61,8 +61,27 @@ TEST(RequestTableTest, KeepsTheNewestThousandAndTwentyFour) {
 TEST(RequestTableTest, ForgetReachesEveryAnswer) {
   RequestTable table;
   table.Remember(Key("a"), std::make_shared<NumberAnswer>(1));
-  table.DropOpenings();
+  table.AfterForget({});
   EXPECT_FALSE((*table.Find<NumberAnswer>(Key("a")))->opened);
+}
+
+TEST(RequestTableTest, ForgottenContentCannotBeGuessed) {
+  class Input : public StoredAnswer {
+    bool BroughtIn(absl::Span<const TokenIdRange> token_ids) const override {
+      return !token_ids.empty() && token_ids[0].first == 7;
+    }
+  };
+  RequestTable table;
+  table.Remember(Key("a", "PIN 4711"), std::make_shared<Input>());
+  table.AfterForget({{1, 2}});
+  EXPECT_OK(table.Find<Input>(Key("a", "PIN 4711")));
+  table.AfterForget({{7, 8}});
+  const auto right = table.Find<Input>(Key("a", "PIN 4711")).status();
+  EXPECT_THAT(right, StatusIs(absl::StatusCode::kAlreadyExists, "request_id"));
+  EXPECT_EQ(right, table.Find<Input>(Key("a", "PIN 4712")).status());
+  // Not by the end of the call either.
+  table.Remember(Key("a", "PIN 4711"), std::make_shared<Input>());
+  EXPECT_EQ(right, table.Find<Input>(Key("a", "PIN 4712")).status());
 }
 
 TEST(PageTokenTest, FitsItsListingOnly) {
