@@ -8,7 +8,7 @@
 // Units:     token_ids and vocab_ids.
 // Requires:  none.
 // Rejects:   INVALID_ARGUMENT for an empty list or item, a sign, a letter, a number above 2^64 - 2 (or
-//            2^31 - 1 for vocab_ids), and a range whose end is before its start.
+//            2^31 - 1 for vocab_ids), 5-4 and 5:5.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   safe.

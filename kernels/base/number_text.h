@@ -7,7 +7,7 @@
 // Requires:  none.
 // Rejects:   none.
 // Effects:   none.
-// Numerics:  exact: reading the text gives the value again.
+// Numerics:  exact: reading the text gives the value again (-0 as 0).
 // Threads:   safe.
 #ifndef LETHE_KERNELS_BASE_NUMBER_TEXT_H_
 #define LETHE_KERNELS_BASE_NUMBER_TEXT_H_

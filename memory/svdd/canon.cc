@@ -283,6 +283,7 @@ Solution Canon(GramCache* gram, const Params& params, const Start* proposal, Cho
   const FallbackResult result =
       Fallback(gram, mass, params.ridge, RidgeLower(params, n), threshold);
   if (!result.certified) ++counters->uncertified_gaps;
+  factor->Clear();  // the path's rounding may decide step (1) only
   if (Accept(gram, params, result.classes, threshold, threshold, factor, &solution, counters)) {
     return solution;
   }

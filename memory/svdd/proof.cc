@@ -129,7 +129,7 @@ void Prover::MakeFeasible() {
   delta_ = exact ? 0.0 : Up(distance * (1.0 + 0x1.0p-50));
 }
 
-// A row with the a^ of the row before it in its group has its g too.
+// Rows of one key share the sum over all keys; only their own ridge terms differ.
 void Prover::EvaluateGradients() {
   const size_t num_groups = static_cast<size_t>(groups_.num_groups());
   std::vector<DoubleDouble> totals(num_groups);  // of a^ over equal keys
@@ -150,19 +150,14 @@ void Prover::EvaluateGradients() {
       if (!(totals[j] > 0.0)) continue;
       values[j] = i == j ? totals[j] : totals[j] * Kernel(i, j);
     }
-    const size_t* before = nullptr;
-    for (const size_t& row : rows[i]) {
-      if (before != nullptr && feasible_[*before] == feasible_[row]) {
-        g_[row] = g_[*before];
-      } else {
-        DoubleDouble sum = feasible_[row] * params_.ridge;
-        for (size_t j = 0; j < num_groups; ++j) {
-          if (totals[j] > 0.0) sum += values[j];
-        }
-        // g = rho - h, h = 1 - 2((K + ridge I) a^)_i / m.
-        g_[row] = sum * 2.0 / mass_ + (rho_ - DoubleDouble(1.0));
-      }
-      before = &row;
+    DoubleDouble sum;
+    for (size_t j = 0; j < num_groups; ++j) {
+      if (totals[j] > 0.0) sum += values[j];
+    }
+    // g = rho - h, h = 1 - 2((K + ridge I) a^)_i / m.
+    for (const size_t row : rows[i]) {
+      const DoubleDouble own = sum + feasible_[row] * params_.ridge;
+      g_[row] = own * 2.0 / mass_ + (rho_ - DoubleDouble(1.0));
     }
   }
   // The kernel's own error, the sum's (numerics: 2(u_v + (|S u E| + 2) 2^-104), doubled for the

@@ -2,7 +2,7 @@
 // from the bundle alone: parameters, keys, classes, a, rho.
 //
 // Equation:  problem.h with the real-valued kappa of the stored key bits. a^ = the reported a made
-//            feasible (clip to [0,1], rest of the sum into rows with room, in rank order), in alpha
+//            feasible (clip to [0,1], rest of the sum into rows with room, margin rows first), in alpha
 //            = a/m units delta = |alpha - alpha^|_1. For the reported rho and any optimum alpha*:
 //              G <= sum alpha^_i max(g_i, 0) + (1/m - alpha^_i) max(-g_i, 0);
 //              |sum alpha_i kappa(q,x_i) - sum alpha*_i kappa(q,x_i)| <= sqrt(G/2) + delta  for

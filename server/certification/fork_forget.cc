@@ -41,18 +41,20 @@ absl::Status ForkForgets::Stage(absl::Span<const uint64_t> forgotten_ids,
   // A fork cannot be asked: where the session had nothing derived, the fork's derived tokens go.
   const DerivedPolicy policy =
       command.policy == DerivedPolicy::kFail ? DerivedPolicy::kForgetDerived : command.policy;
+  absl::Status stopped;
+  const auto remembering = [&] { return stopped = checkpoint(); };
   for (Staged& staged : staged_) {
     const Session* session = staged.fork->session.get();
     if (session == nullptr) continue;
     std::vector<uint64_t> ids = ForkIds(*session, forgotten_ids, command.selector);
     if (ids.empty()) continue;
     absl::StatusOr<std::unique_ptr<StagedForget>> forget =
-        session->StageForget(ForgetSelector::Ids(std::move(ids)), policy, checkpoint);
+        session->StageForget(ForgetSelector::Ids(std::move(ids)), policy, remembering);
     if (forget.ok()) {
       staged.forget = *std::move(forget);
       continue;
     }
-    LETHE_RETURN_IF_ERROR(checkpoint());
+    LETHE_RETURN_IF_ERROR(stopped);
     staged.lost = true;
   }
   return absl::OkStatus();

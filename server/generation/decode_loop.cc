@@ -43,7 +43,13 @@ absl::Status DecodeLoop::Start() {
     options.subject = command_.subject;
     options.kind = InputKind::kPrompt;
     options.on_piece = [this](int64_t num_done) { return SendProgress(num_done).ok(); };
-    LETHE_RETURN_IF_ERROR(Ingest(command_.prompt, options, call_, scheduler_, target_).status());
+    LETHE_ASSIGN_OR_RETURN(const TokenIdRange given,
+                           Ingest(command_.prompt, options, call_, scheduler_, target_));
+    // A client that was never told the prompt's ids cannot forget it.
+    if (!sink_->Flush()) {
+      target_->TakeBack(scheduler_, {given});
+      return Gone();
+    }
   }
   usage_.prompt_us = MicrosSince(start);
   return absl::OkStatus();

@@ -11,7 +11,7 @@
 //            held meanwhile. It returns false when the client is gone: what it was given then, and
 //            the tokens of UnsentTokens, count as not sent.
 // Numerics:  none.
-// Threads:   one thread per stream.
+// Threads:   a sink's calls never overlap, but may come from another thread than the stream's.
 #ifndef LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_
 #define LETHE_SERVER_GENERATION_GENERATION_EVENTS_H_
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "kernels/base/status_macros.h"
+#include "server/diagnostics/log.h"
 
 namespace lethe {
 namespace {
@@ -69,10 +72,18 @@ void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenId
   };
   ranges.erase(std::remove_if(ranges.begin(), ranges.end(), is_gone), ranges.end());
   if (ranges.empty()) return;
-  const absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(UnconditionalCall());
-  const auto taken = entry_->session->Forget(ForgetSelector::Ranges(std::move(ranges)),
-                                             DerivedPolicy::kForgetDerived);
-  if (taken.ok()) ++entry_->mark.epoch;
+  const UnconditionalCall call;
+  absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(call);
+  auto staged = entry_->session->StageForget(ForgetSelector::Ranges(std::move(ranges)),
+                                             DerivedPolicy::kForgetDerived,
+                                             [&] { return slot->Yield(call); });
+  absl::Status taken = staged.status();
+  if (taken.ok()) taken = entry_->session->Commit(*std::move(staged)).status();
+  if (taken.ok()) {
+    ++entry_->mark.epoch;
+  } else {
+    LogError(absl::StrCat("inputs that a lost client never got stay: ", taken.message()));
+  }
   entry_->PublishLength();
 }
 

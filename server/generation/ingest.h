@@ -4,8 +4,7 @@
 // Equation:  none.
 // Shapes:    vocab_ids [count], count >= 1, each in [0, vocab_size) (the edge checked it).
 // Units:     token_ids.
-// Requires:  IngestOptions::start is the session's next token_id and nobody else writes to the
-//            target.
+// Requires:  nobody else writes to the target.
 // Rejects:   Ingest, AppendInputs: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (SHUTTING_DOWN)
 //            between pieces; INVALID_ARGUMENT, reason CONTEXT_BUDGET with the remaining budget,
 //            when the history has no room; ABORTED (SESSION_BUSY, SESSION_DELETED); INTERNAL.

@@ -1,6 +1,8 @@
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -204,8 +206,14 @@ class GenerationService final : public v1::GenerationService::Service {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
       LETHE_ASSIGN_OR_RETURN(const GenerateCommand command, ReadRequest(*request, *entry->model));
       WriterSink writer_sink(entry->model->config().name, writer);
-      PipelinedSink sink(&writer_sink);
-      return lethe::Generate(command, call, &core_->scheduler, entry, &sink);
+      std::optional<PipelinedSink> sink;
+      try {
+        sink.emplace(&writer_sink);
+      } catch (const std::system_error& /*error*/) {
+        return WithErrorInfo(absl::ResourceExhaustedError("no thread is left to send this stream"),
+                             {"TOO_MANY_STREAMS", {}});
+      }
+      return lethe::Generate(command, call, &core_->scheduler, entry, &*sink);
     });
   }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -33,8 +34,12 @@ std::string InvalidUtf8Field(absl::string_view message) {
 
 absl::string_view FileName(absl::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-void OnProtobufLog(google::protobuf::LogLevel /*level*/, const char* file, int line,
+void OnProtobufLog(google::protobuf::LogLevel level, const char* file, int line,
                    const std::string& message) {
+  if (level == google::protobuf::LOGLEVEL_FATAL) {  // it aborts next
+    LogError(absl::StrCat("protobuf failed at ", FileName(file), ":", line));
+    return;
+  }
   std::string field = InvalidUtf8Field(message);
   if (!field.empty()) {
     invalid_utf8_field = std::move(field);
@@ -44,6 +49,10 @@ void OnProtobufLog(google::protobuf::LogLevel /*level*/, const char* file, int l
 }
 
 void OnGrpcLog(gpr_log_func_args* args) {
+  if (absl::StartsWith(args->message, "assertion failed")) {  // it aborts next
+    LogError(absl::StrCat("grpc failed at ", FileName(args->file), ":", args->line));
+    return;
+  }
   LogDebug(absl::StrCat("grpc: ", FileName(args->file), ":", args->line, ": ", args->message));
 }
 

@@ -31,7 +31,7 @@ constexpr const char* kServiceNames[] = {
     "lethe.v1.CertificationService", "lethe.v1.AuditService",      "lethe.v1.ModelService",
     "lethe.v1.MemoryService"};
 
-// The synchronous API takes one thread for each running call.
+// The synchronous API takes one thread for each running call; a Generate has one more to send.
 constexpr int kMaxThreads = 512;
 constexpr int kMaxStreamsPerConnection = 256;
 constexpr int kKeepaliveIntervalMs = 60'000;

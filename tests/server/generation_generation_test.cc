@@ -114,6 +114,16 @@ TEST_F(GenerationTest, PipelinedClientThatGoesAwayLeavesExactlyTheTokensItTook) 
   EXPECT_EQ(DigestOf(entry_), FreshDigest(HistoryOf(entry_)));
 }
 
+TEST_F(GenerationTest, ClientLostBeforeItWasToldThePromptsIdsLeavesNothing) {
+  class LostClient : public RecordingSink {
+    bool Started(const StartedEvent& /*event*/) override { return false; }
+  } client;
+  PipelinedSink sink(&client);
+  EXPECT_THAT(Generate(Prompt("abc", 0), call_, &scheduler_, entry_, &sink),
+              StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(HistoryOf(entry_), SizeIs(0));
+}
+
 TEST_F(GenerationTest, CancelledStreamLeavesExactlyTheTokensSent) {
   RecordingSink sink;
   At(4, &sink, [&] { call_.cancelled = true; });
