@@ -39,7 +39,7 @@ class PipelinedSink final : public GenerateSink {
   // Few: what waits is taken back when the client goes away, and is text of the session in memory.
   static constexpr size_t kMaxWaitingTokens = 32;
 
-  static constexpr std::chrono::milliseconds kMinInterval{2};
+  static constexpr std::chrono::milliseconds kMinInterval{5};
 
   explicit PipelinedSink(GenerateSink* sink);
   ~PipelinedSink() override;
