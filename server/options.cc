@@ -1,7 +1,6 @@
 #include "server/options.h"
 
 #include <algorithm>
-#include <map>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +8,33 @@
 #include "server/rpc/listen_address.h"
 
 namespace lethe {
+namespace {
+
+bool IsLogName(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char c) { return c > ' ' && c <= '~' && c != '+'; });
+}
+
+std::optional<LogLevel> LevelOf(const std::string& name) {
+  if (name == "error") return LogLevel::kError;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "debug") return LogLevel::kDebug;
+  return std::nullopt;
+}
+
+void AddLogLevel(CLI::App* app, ServerOptions* options) {
+  const auto set = [options](const std::string& name) {
+    options->log_level = LevelOf(name).value_or(options->log_level);
+  };
+  app->add_option_function<std::string>("--log-level", set, "error, info or debug (never content)")
+      ->check(CLI::Validator(
+          [](const std::string& name) { return LevelOf(name) ? "" : "want error, info or debug"; },
+          ""))
+      ->type_name("LEVEL")
+      ->default_str("info");
+}
+
+}  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options) {
   options->compute_threads =
@@ -18,10 +44,10 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       "forgot.\n"
       "Sessions are held in memory; keys and the audit log are kept under --data.",
       "lethe-server"};
+  app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
   app.add_option("--model", options->model_directories,
-                 "Model directory (docs/model-format.md); may be given several times")
-      ->required()
+                 "Model directory (docs/model-format.md), required; may be given several times")
       ->type_name("DIR");
   app.add_option("--data", options->data_directory,
                  "Directory for keys, audit log and trust.txt; created with mode 0700")
@@ -37,6 +63,11 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       ->type_name("HOST:PORT")
       ->capture_default_str();
   app.add_option("--origin", options->origin, "Name of the audit log: no space, no '+'")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return IsLogName(text) ? "" : "want printable ASCII without space and '+'";
+          },
+          ""))
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--compute-threads", options->compute_threads,
@@ -53,17 +84,14 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "After SIGTERM or SIGINT, how long running calls may go on")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
-  const std::map<std::string, LogLevel> levels = {
-      {"error", LogLevel::kError}, {"info", LogLevel::kInfo}, {"debug", LogLevel::kDebug}};
-  app.add_option("--log-level", options->log_level, "error, info or debug (never content)")
-      ->transform(CLI::CheckedTransformer(levels))
-      ->type_name("LEVEL")
-      ->default_str("info");
+  AddLogLevel(&app, options);
   app.footer(
       "The first line on standard output is `lethe-server listening on HOST:PORT`. "
       "Diagnostics go to standard error.");
   try {
     app.parse(argc, argv);
+    // Not CLI11's required(), which would come before an unknown option's name.
+    if (options->model_directories.empty()) throw CLI::RequiredError("--model");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

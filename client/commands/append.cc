@@ -104,7 +104,7 @@ absl::Status Append(Context& context, const AppendOptions& options) {
                 << FormatCount(static_cast<int64_t>(ids.end() - ids.first()), "token")
                 << ", token_ids " << FormatRange(ids);
   if (!options.request.subject().empty()) {
-    context.out() << ", subject " << SafeForTerminal(options.request.subject());
+    context.out() << ", subject " << OneLine(options.request.subject());
   }
   context.out() << ". The session now holds " << appended.num_inputs() << ".\n" << std::flush;
   return absl::OkStatus();

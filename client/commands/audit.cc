@@ -26,7 +26,7 @@ absl::Status Log(Context& context) {
     context.PrintJson(object);
     return absl::OkStatus();
   }
-  context.out() << "Audit log " << response.origin() << "\n";
+  context.out() << "Audit log " << OneLine(response.origin()) << "\n";
   FieldTable table;
   table.Add("records", absl::StrCat(response.tree_size()));
   table.Add("log key", response.log_vkey());
@@ -34,7 +34,7 @@ absl::Status Log(Context& context) {
   table.Print(context.out());
   context.out()
       << "Newest checkpoint:\n"
-      << response.checkpoint()
+      << SafeForTerminal(response.checkpoint())
       << "These keys come from the server itself. Before you trust them, compare them with "
          "keys that you got another way.\n"
       << std::flush;

@@ -19,8 +19,10 @@ struct NamedFile {
   bool owner_only;
 };
 
+// A device or a pipe in the place of a file keeps its rights.
 absl::Status RestrictToOwner(const std::string& path) {
   std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return absl::OkStatus();
   std::filesystem::permissions(
       path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, error);
   return error ? absl::InvalidArgumentError(

@@ -53,7 +53,7 @@ void PrintHeads(Context& context, const v1::CertifyResponse& response) {
 
 void PrintCertificate(Context& context, const v1::Certificate& certificate,
                       const std::string& directory, const std::vector<std::string>& files) {
-  context.out() << "Certificate of session " << certificate.ref().session_id() << "\n";
+  context.out() << "Certificate of session " << OneLine(certificate.ref().session_id()) << "\n";
   FieldTable table;
   table.Add("record",
             absl::StrCat("seq ", certificate.ref().seq(), " (", certificate.kind(), "), leaf ",

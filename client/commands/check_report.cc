@@ -103,12 +103,12 @@ void PrintChecks(Context& context, const audit::VerifyReport& report) {
     }
     const std::string word = ResultWord(check.result);
     const std::string meaning = CheckMeaning(check.name);
-    context.out() << "  " << word << std::string(13 - word.size(), ' ') << check.name;
+    context.out() << "  " << word << std::string(13 - word.size(), ' ') << OneLine(check.name);
     if (!meaning.empty()) {
       context.out() << ": " << meaning;
     }
     if (!check.detail.empty()) {
-      context.out() << " [" << SafeForTerminal(check.detail) << "]";
+      context.out() << " [" << OneLine(check.detail) << "]";
     }
     context.out() << "\n";
   }

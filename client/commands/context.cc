@@ -2,7 +2,11 @@
 
 #include <utility>
 
+#include "client/commands/option_checks.h"
+#include "client/commands/report.h"
 #include "client/error_text.h"
+
+#include "kernels/base/status_macros.h"
 
 namespace lethe::client {
 namespace {
@@ -15,6 +19,7 @@ std::string Dump(const Json& value) {
 
 absl::StatusOr<Client*> Context::client() {
   if (client_ == nullptr) {
+    LETHE_RETURN_IF_ERROR(CheckAddress("--server (or LETHE_SERVER)", options_.server));
     auto client = Client::Connect({.address = options_.server, .timeout_s = options_.timeout_s});
     if (!client.ok()) {
       return client.status();
@@ -44,7 +49,10 @@ int Context::Fail(const absl::Status& status) {
     }
     io_.err << Dump(Json{{"error", object}}) << "\n" << std::flush;
   } else {
-    io_.err << "lethe: " << (refused ? FormatError(status, options_.server) : error.message) << "\n"
+    // A server's message could otherwise drive the terminal.
+    io_.err << "lethe: "
+            << SafeForTerminal(refused ? FormatError(status, options_.server) : error.message)
+            << "\n"
             << std::flush;
   }
   return refused ? kExitRefused : (failed_check ? kExitVerificationFailed : kExitUsage);

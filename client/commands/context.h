@@ -5,7 +5,7 @@
 // Shapes:    none.
 // Units:     timeout in seconds.
 // Requires:  Io's streams outlive the context.
-// Rejects:   client(): as Client::Connect.
+// Rejects:   client(): as Client::Connect, and INVALID_ARGUMENT for a --server that is not HOST:PORT.
 // Effects:   Finish sets the exit code and writes what failed to the error stream (as one JSON object
 //            with --json): 1 for a status that a call returned (refused by the server, or no server),
 //            3 for DATA_LOSS found here (a check failed), 2 for every other one (wrong usage).
@@ -42,6 +42,11 @@ struct Io {
   bool out_is_terminal = false;
   bool err_is_terminal = false;
 };
+
+// For an output stream that took no more.
+inline absl::Status OutputError() {
+  return absl::InvalidArgumentError("cannot write standard output");
+}
 
 struct GlobalOptions {
   std::string server = "127.0.0.1:7070";

@@ -17,6 +17,22 @@ absl::Status FileError(const std::string& path, absl::string_view what, const st
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what, ": ", reason));
 }
 
+absl::Status WriteInto(const std::string& path, absl::string_view bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) return FileError(path, "cannot write", std::strerror(errno));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  return file ? absl::OkStatus() : FileError(path, "cannot write", "output error (disk full?)");
+}
+
+// Whether a rename may take the path's place: not that of a device, a pipe or a link to nothing.
+bool IsReplaceable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) return true;
+  return std::filesystem::symlink_status(path, ignored).type() ==
+         std::filesystem::file_type::not_found;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -47,28 +63,19 @@ absl::StatusOr<std::string> ReadInput(const std::string& path, std::istream& in)
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes) {
-  const std::string temporary = absl::StrCat(path, ".", ::getpid(), ".tmp");
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    if (!file) {
-      return FileError(path, "cannot write", std::strerror(errno));
-    }
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    file.flush();
-    if (!file) {
-      std::error_code ignored;
-      std::filesystem::remove(temporary, ignored);
-      return FileError(path, "cannot write", "output error (disk full?)");
-    }
-  }
+  if (!IsReplaceable(path)) return WriteInto(path, bytes);
   std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    return FileError(path, "cannot write", error.message());
-  }
-  return absl::OkStatus();
+  const bool is_link = std::filesystem::is_symlink(path, error);
+  const std::string target = is_link ? std::filesystem::canonical(path, error).string() : path;
+  if (error && is_link) return FileError(path, "cannot write", error.message());
+  const std::string temporary = absl::StrCat(target, ".", ::getpid(), ".tmp");
+  const absl::Status written = WriteInto(temporary, bytes);
+  error.clear();
+  if (written.ok()) std::filesystem::rename(temporary, target, error);
+  if (written.ok() && !error) return absl::OkStatus();
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  return written.ok() ? FileError(path, "cannot write", error.message()) : written;
 }
 
 absl::Status MakeDirectory(const std::string& path) {

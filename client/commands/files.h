@@ -5,7 +5,8 @@
 // Units:     bytes.
 // Requires:  none.
 // Rejects:   INVALID_ARGUMENT with the path and the system's reason; a file above kFileBytesMax.
-// Effects:   WriteFile writes beside the target and renames, so a reader never sees half a file.
+// Effects:   WriteFile writes beside the target and renames, so a reader never sees half a file. A link
+//            stays and its target is written; a device or a pipe is written into.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_CLIENT_COMMANDS_FILES_H_

@@ -56,7 +56,7 @@ void PrintReceipt(Context& context, const v1::ForgetRequest& request,
   const bool dry_run = request.validate_only();
   context.out() << (dry_run ? "Would forget " : "Forgot ")
                 << FormatCount(receipt.num_forgotten(), "input") << " of session "
-                << request.session_id() << "."
+                << OneLine(request.session_id()) << "."
                 << (receipt.repeated_request() ? " (The receipt of an earlier request.)" : "")
                 << "\n";
   FieldTable table;

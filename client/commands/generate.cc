@@ -95,31 +95,38 @@ absl::Status Generate(Context& context, GenerateOptions& options) {
     return context.out().good();
   });
   printer.End();
-  return status;
+  // The stream that nobody reads was cancelled here, not by the server.
+  return context.out().good() ? status : OutputError();
 }
 
 void AddSampling(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--temperature", options.temperature, "0 = greedy (default), up to 10");
+  command.add_option("--temperature", options.temperature, "0 = greedy (default), up to 10")
+      ->check(Number("from 0 to 10"));
   command.add_option("--top-k", options.top_k, "Keep the k most likely; 0 = off (default)")
-      ->check(Int32FromZero());
-  command.add_option("--top-p", options.top_p, "Keep the smallest set of this probability");
-  command.add_option("--min-p", options.min_p,
-                     "Drop what is less likely than this times the most likely");
-  command.add_option("--repetition-penalty", options.repetition_penalty,
-                     "Above 1 makes tokens of the history less likely");
+      ->check(Int32FromZero("the size of the model's vocabulary"));
+  command.add_option("--top-p", options.top_p, "Keep the smallest set of this probability")
+      ->check(Number("above 0, at most 1"));
+  command
+      .add_option("--min-p", options.min_p,
+                  "Drop what is less likely than this times the most likely")
+      ->check(Number("from 0 to below 1"));
+  command
+      .add_option("--repetition-penalty", options.repetition_penalty,
+                  "Above 1 makes tokens of the history less likely")
+      ->check(Number("above 0, at most 10"));
   command.add_option("--seed", options.seed, "Same seed, same history: same text")
       ->check(WholeNumber());
 }
 
 void AddOutput(CLI::App& command, GenerateOptions& options) {
   command.add_option("--max-tokens", options.max_tokens, "Most tokens to write (default 256)")
-      ->check(Int32FromZero());
+      ->check(Int32FromZero("what the session leaves of the model's longest history"));
   command.add_option("--stop", options.stop, "Stop before this text; may be given up to 16 times")
       ->allow_extra_args(false);
   command
       .add_option("--top-logprobs", options.top_logprobs,
                   "Also show this many most likely tokens with their log-probabilities")
-      ->check(Int32FromZero());
+      ->check(WholeNumber(0, 20));
   command.add_flag_callback(
       "--ignore-end-of-text",
       [&options] { options.request.mutable_output()->set_ignore_end_of_text(true); },

@@ -8,7 +8,7 @@
 // Units:     none.
 // Requires:  events in the order of the stream; End once, after the last one.
 // Rejects:   nothing.
-// Effects:   on a terminal control bytes of the text appear as "?"; elsewhere the bytes are exact.
+// Effects:   on a terminal control characters of the text appear as "?"; elsewhere the bytes are exact.
 // Numerics:  none.
 // Threads:   owner thread.
 #ifndef LETHE_CLIENT_COMMANDS_GENERATION_PRINTER_H_

@@ -67,8 +67,7 @@ void PrintRuns(Context& context, const std::vector<Run>& runs, bool content) {
     ranks.set_end(static_cast<uint64_t>(run.last_rank) + 1);
     std::vector<std::string> row = {FormatRange(run.ids), FormatRange(ranks),
                                     EnumName(v1::InputKind_descriptor(), run.first.kind()),
-                                    SafeForTerminal(run.first.subject()),
-                                    run.first.derived() ? "yes" : "no"};
+                                    run.first.subject(), run.first.derived() ? "yes" : "no"};
     if (content) {
       row.push_back(run.text.size() <= kShownBytes
                         ? Quoted(run.text)
@@ -146,7 +145,7 @@ absl::Status Digest(Context& context, const v1::GetStateDigestRequest& request,
   }
   context.out() << FormatHex(response.digest().sha256()) << "\n";
   for (const v1::StateDigestPart& part : response.digest().parts()) {
-    context.out() << "  " << FormatHex(part.sha256()) << "  " << part.name() << "\n";
+    context.out() << "  " << FormatHex(part.sha256()) << "  " << OneLine(part.name()) << "\n";
   }
   context.out() << std::flush;
   return absl::OkStatus();

@@ -41,7 +41,7 @@ absl::Status Get(Context& context, const v1::GetModelRequest& request) {
     context.PrintJson(MessageToJson(model));
     return absl::OkStatus();
   }
-  context.out() << "Model " << model.name() << "\n";
+  context.out() << "Model " << OneLine(model.name()) << "\n";
   FieldTable table;
   table.Add("parameters", absl::StrCat(model.num_parameters()));
   table.Add("vocabulary", absl::StrCat(model.vocab_size(), " (", model.tokenizer(), ")"));

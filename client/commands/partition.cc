@@ -52,14 +52,17 @@ absl::StatusOr<v1::ListPartitionResponse> ListAll(Client& client,
 
 absl::Status Partition(Context& context, const PartitionOptions& options) {
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
-  LETHE_ASSIGN_OR_RETURN(const v1::ListPartitionResponse partition,
-                         ListAll(*client, options.request));
+  LETHE_ASSIGN_OR_RETURN(v1::ListPartitionResponse partition, ListAll(*client, options.request));
   if (context.json()) {
+    if (options.limit > 0 && options.limit < partition.rows_size()) {
+      const int limit = static_cast<int>(options.limit);
+      partition.mutable_rows()->DeleteSubrange(limit, partition.rows_size() - limit);
+    }
     context.PrintJson(MessageToJson(partition));
     return absl::OkStatus();
   }
   const Counts counts = CountClasses(partition);
-  context.out() << "Partition of " << partition.head() << ": "
+  context.out() << "Partition of " << OneLine(partition.head()) << ": "
                 << FormatCount(partition.rows_size(), "key") << ", " << counts.margin << " margin, "
                 << counts.error << " error, " << counts.reserve << " reserve; rho "
                 << FormatDouble(partition.rho()) << ", mass " << FormatDouble(partition.mass())

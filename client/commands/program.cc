@@ -1,5 +1,7 @@
 #include "client/commands/program.h"
 
+#include <algorithm>
+
 #include "CLI/CLI.hpp"
 #include "client/commands/commands.h"
 #include "client/commands/option_checks.h"
@@ -11,9 +13,9 @@ namespace {
 constexpr char kFooter[] =
     "\nExample, a whole life:\n"
     "  S=$(lethe session create --id-only)\n"
-    "  lethe append $S ward-day.txt\n"
+    "  lethe append $S deploy/texts/1-night.txt\n"
     "  lethe append $S --text '[Record] Patient Kalo-17 takes zelvim.' --subject patient-17\n"
-    "  lethe generate $S --prompt '[Query] Patient Kalo-17 takes' --no-remember\n"
+    "  lethe generate $S --prompt '[Query] Patient Kalo-17 takes' --stop . --no-remember\n"
     "  lethe forget $S --subject patient-17 --derived forget\n"
     "  lethe certify $S --out certificate --bundle\n"
     "  lethe verify certificate --trust trust.txt\n"
@@ -27,7 +29,7 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
       ->type_name("ADDRESS")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_s, "Seconds that a call may take")
-      ->check(CLI::Range(0.001, 1e9))
+      ->check(Number("from 0.001 to 1e9", 0.001, 1e9))
       ->capture_default_str();
   app.add_flag("--json", options.json,
                "One JSON object per result; JSON lines from commands that stream");
@@ -60,18 +62,22 @@ int RunProgram(const std::vector<std::string>& arguments, const Io& io) {
   app.set_version_flag("--version", "lethe 0.1.0");
   AddGlobalOptions(app, context.options());
   AddCommands(app, context);
-  RequireUtf8(app);
+  CheckOptionTexts(app);
 
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  std::vector<std::string> reversed = SplitEmptyValues(app, arguments);
+  std::reverse(reversed.begin(), reversed.end());
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
       app.exit(error, io.out, io.err);  // --help, --version
-      return kExitDone;
+    } else {
+      context.Finish(absl::InvalidArgumentError(UsageText(error, app)));
     }
-    context.Finish(absl::InvalidArgumentError(UsageText(error, app)));
   }
+  io.out << std::flush;
+  // A result that nobody got, as on a full disk, is no success.
+  if (context.exit_code() == kExitDone && !io.out.good()) context.Finish(OutputError());
   return context.exit_code();
 }
 

@@ -12,6 +12,7 @@
 #include "client/commands/child_server.h"
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
+#include "client/commands/option_checks.h"
 #include "client/commands/paging.h"
 #include "client/commands/progress.h"
 #include "client/commands/replay_check.h"
@@ -20,6 +21,7 @@
 #include "client/commands/trust_file.h"
 
 #include "audit/certificate/bundle.h"
+#include "audit/certificate/commitment.h"
 #include "audit/certificate/dsse.h"
 #include "audit/certificate/trust.h"
 #include "kernels/base/status_macros.h"
@@ -45,7 +47,8 @@ absl::Status CheckOptions(const ReplayOptions& options) {
     return absl::InvalidArgumentError(
         "say where to replay with either --model DIR (a private server) or --fresh-server ADDR");
   }
-  return absl::OkStatus();
+  return options.fresh_server.empty() ? absl::OkStatus()
+                                      : CheckAddress("--fresh-server", options.fresh_server);
 }
 
 // Parts of the certified digest, out of bundle.json or digest.json; empty when neither is there.
@@ -100,6 +103,11 @@ absl::StatusOr<ReplayClaim> ReadClaim(const ReplayOptions& options) {
   if (!statement.ok()) {
     return absl::DataLossError(
         absl::StrCat("the certificate is damaged: ", statement.status().message()));
+  }
+  const audit::CommittedSet retained = audit::CommitSet(opening->salt, opening->retained);
+  if (retained.count != statement->retained.count || retained.root != statement->retained.root) {
+    return absl::DataLossError(absl::StrCat("the certificate is damaged: ", kOpeningFile,
+                                            " names other retained inputs than the statement"));
   }
   return ReplayClaim{.statement = *std::move(statement),
                      .opening = *std::move(opening),

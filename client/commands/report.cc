@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 #include "kernels/base/number_text.h"
 
@@ -19,11 +20,55 @@ bool LooksNumeric(const std::string& cell) {
                            (cell[0] == '-' && cell.size() > 1));
 }
 
-bool IsControl(unsigned char byte) {
-  return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+constexpr uint32_t kNoCodePoint = 0xffffffff;
+
+struct CodePoint {
+  uint32_t value = kNoCodePoint;
+  size_t num_bytes = 1;
+};
+
+// The first character of a text that is not empty; kNoCodePoint for a byte that begins none in UTF-8.
+CodePoint FirstCodePoint(absl::string_view text) {
+  const uint32_t lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {lead, 1};
+  const size_t num_bytes = lead >= 0xf0 ? 4 : (lead >= 0xe0 ? 3 : 2);
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < num_bytes) return {};
+  uint32_t value = lead & (0xffu >> (num_bytes + 1));
+  for (size_t i = 1; i < num_bytes; ++i) {
+    const uint32_t byte = static_cast<unsigned char>(text[i]);
+    if ((byte & 0xc0u) != 0x80u) return {};
+    value = (value << 6) | (byte & 0x3fu);
+  }
+  constexpr uint32_t kLeast[] = {0x80, 0x800, 0x10000};  // in fewer bytes below
+  if (value < kLeast[num_bytes - 2]) return {};
+  return {value, num_bytes};
+}
+
+// Characters that are no text: they move the cursor, break lines or turn the writing direction.
+bool IsControl(uint32_t c) {
+  return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x061c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == kNoCodePoint;
+}
+
+std::string Escape(uint32_t c, char first_byte) {
+  if (c == '\n') return "\\n";
+  if (c == '\t') return "\\t";
+  return c < 0x80 || c == kNoCodePoint
+             ? absl::StrFormat("\\x%02x",
+                               static_cast<unsigned>(static_cast<unsigned char>(first_byte)))
+             : absl::StrFormat("\\u{%x}", c);
 }
 
 }  // namespace
+
+void FieldTable::Add(std::string label, absl::string_view value) {
+  fields_.emplace_back(std::move(label), OneLine(value));
+}
+
+void RowTable::Add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = OneLine(cell);
+  rows_.push_back(std::move(cells));
+}
 
 void FieldTable::Print(std::ostream& out) const {
   size_t width = 0;
@@ -85,15 +130,30 @@ std::string FormatCount(int64_t count, absl::string_view singular) {
 }
 
 std::string SafeForTerminal(absl::string_view text) {
-  std::string safe(text);
-  std::replace_if(
-      safe.begin(), safe.end(), [](char c) { return IsControl(static_cast<unsigned char>(c)); },
-      '?');
+  std::string safe;
+  while (!text.empty()) {
+    const CodePoint c = FirstCodePoint(text);
+    const bool is_safe = !IsControl(c.value) || c.value == '\n' || c.value == '\t';
+    absl::StrAppend(&safe, is_safe ? text.substr(0, c.num_bytes) : "?");
+    text.remove_prefix(c.num_bytes);
+  }
   return safe;
 }
 
+std::string OneLine(absl::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const CodePoint c = FirstCodePoint(text);
+    absl::StrAppend(&line, IsControl(c.value) ? Escape(c.value, text[0])
+                                              : std::string(text.substr(0, c.num_bytes)));
+    text.remove_prefix(c.num_bytes);
+  }
+  return line;
+}
+
 std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
+  return absl::StrCat("\"", OneLine(absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}})),
+                      "\"");
 }
 
 }  // namespace lethe::client

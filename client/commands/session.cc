@@ -46,10 +46,10 @@ void PrintSession(Context& context, const v1::Session& session) {
     context.PrintJson(MessageToJson(session));
     return;
   }
-  context.out() << "Session " << session.session_id() << "\n";
+  context.out() << "Session " << OneLine(session.session_id()) << "\n";
   FieldTable table;
   if (!session.display_name().empty()) {
-    table.Add("name", SafeForTerminal(session.display_name()));
+    table.Add("name", session.display_name());
   }
   table.Add("model", session.model());
   table.Add("memory options", DescribeOptions(session.memory_options()));
@@ -87,8 +87,8 @@ absl::Status Create(Context& context, CreateOptions& options) {
   } else if (options.id_only) {
     context.out() << response.session().session_id() << "\n" << std::flush;
   } else {
-    context.out() << "Created session " << response.session().session_id() << " on model "
-                  << response.session().model() << ".\n"
+    context.out() << "Created session " << OneLine(response.session().session_id()) << " on model "
+                  << OneLine(response.session().model()) << ".\n"
                   << std::flush;
   }
   return absl::OkStatus();
@@ -124,7 +124,7 @@ absl::Status List(Context& context) {
     table.Add({session.session_id(), session.model(), absl::StrCat(session.num_inputs()),
                absl::StrCat(session.num_forgotten()), FormatByteCount(session.state_bytes()),
                google::protobuf::util::TimeUtil::ToString(session.create_time()),
-               SafeForTerminal(session.display_name())});
+               session.display_name()});
   }
   table.Print(context.out());
   return absl::OkStatus();
@@ -136,7 +136,7 @@ absl::Status Delete(Context& context, const v1::DeleteSessionRequest& request) {
   if (context.json()) {
     context.PrintJson(MessageToJson(response));
   } else {
-    context.out() << "Deleted session " << request.session_id() << " with "
+    context.out() << "Deleted session " << OneLine(request.session_id()) << " with "
                   << FormatCount(response.num_inputs(), "input") << ".\n"
                   << std::flush;
   }
@@ -152,10 +152,13 @@ void AddCreate(CLI::App& session, Context& context) {
                       "Display name, shown in lists; no personal data here");
   command->add_option("--ovq-slots", options->ovq_slots, "Slots of every OVQ memory")
       ->check(Int32FromZero());
-  command->add_option("--sv-box-mass", options->sv_box_mass,
-                      "Box mass 1/C of every SV-Attention head");
-  command->add_option("--sv-sigma", options->sv_sigma, "Kernel width of every SV-Attention head");
-  command->add_option("--sv-ridge", options->sv_ridge, "Ridge of every SV-Attention head");
+  command
+      ->add_option("--sv-box-mass", options->sv_box_mass, "Box mass 1/C of every SV-Attention head")
+      ->check(Number("from 1 to 1048576"));
+  command->add_option("--sv-sigma", options->sv_sigma, "Kernel width of every SV-Attention head")
+      ->check(Number("from 2^-20 to 2^20"));
+  command->add_option("--sv-ridge", options->sv_ridge, "Ridge of every SV-Attention head")
+      ->check(Number("from 1e-8 to 1"));
   command->add_option("--request-id", *options->request.mutable_request_id(),
                       "A repeat with the same id returns the first answer");
   command->add_flag("--id-only", options->id_only, "Print the session's id and nothing else");

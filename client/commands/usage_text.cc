@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace lethe::client {
 namespace {
@@ -101,11 +102,23 @@ std::string UnknownOptionsText(const std::vector<std::string>& words) {
                          : absl::StrCat("unknown option ", options);
 }
 
+// CLI11's sentences end with the value or begin with it.
+std::string ConversionText(absl::string_view sentence) {
+  if (absl::ConsumePrefix(&sentence, "Could not convert: ")) {
+    return absl::StrCat(sentence.substr(0, sentence.find(" = ")), ": cannot read its value");
+  }
+  return absl::StartsWith(sentence, "The value ") ? "cannot read an option's value"
+                                                  : std::string(sentence);
+}
+
 std::string Sentence(const CLI::ParseError& error, const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining(true);
   const std::vector<std::string> names = CommandNames(Innermost(app));
   if (!names.empty() && !rest.empty() && rest[0][0] != '-') {
     return UnknownCommandText(names, rest[0]);
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    return ConversionText(error.what());
   }
   // CLI11 would repeat unexpected words.
   return dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr ? error.what()

@@ -57,6 +57,11 @@ absl::StatusOr<audit::CertificateFiles> ReadPaths(const std::vector<std::string>
   for (const std::string& path : paths) {
     LETHE_RETURN_IF_ERROR(AssignFile(path, &files));
   }
+  if (files.envelope.empty() || files.proof_file.empty()) {
+    return absl::DataLossError(absl::StrCat(
+        "incomplete certificate: ", files.envelope.empty() ? kEnvelopeFile : kProofFile,
+        " is missing or empty; a check needs both envelope.json and proof.tlog"));
+  }
   return files;
 }
 

@@ -10,6 +10,33 @@
 #include "server/bench/benches.h"
 #include "server/process_setup.h"
 
+namespace {
+
+// As the program lethe: 2 for wrong usage, with the word that stands in a command's place.
+int ExitCode(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  const std::vector<std::string> rest = app.remaining();
+  if (app.get_subcommands().empty() && !rest.empty() && rest[0][0] != '-') {
+    std::fprintf(stderr,
+                 "lethe bench: unknown command '%s'; there are: model, forget, server, recall",
+                 rest[0].c_str());
+  } else {
+    std::fprintf(stderr, "lethe bench: %s", error.what());
+  }
+  std::fputs(" (try lethe bench --help)\n", stderr);
+  return 2;
+}
+
+// 2 also for a model or a file of cases that cannot be used.
+int ExitCode(const absl::Status& status) {
+  std::fprintf(stderr, "lethe bench: %s\n", std::string(status.message()).c_str());
+  return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsDataLoss(status)
+             ? 2
+             : 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   lethe::KeepFreedMemory(1);  // as the server does
   CLI::App app("Measures Lethe on this machine, one compute thread.", "lethe bench");
@@ -46,10 +73,10 @@ int main(int argc, char** argv) {
       ->required();
   recall->add_flag("--json", recall_options.json, "one JSON object");
   recall->callback([&] { status = lethe::bench::RunRecallBench(recall_options); });
-  CLI11_PARSE(app, argc, argv);
-  if (!status.ok()) {
-    std::fprintf(stderr, "lethe bench: %s\n", std::string(status.message()).c_str());
-    return 1;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return ExitCode(app, error);
   }
-  return 0;
+  return status.ok() ? 0 : ExitCode(status);
 }

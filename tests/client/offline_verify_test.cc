@@ -237,6 +237,25 @@ TEST_F(OfflineVerifyTest, TakesSingleFilesByName) {
   EXPECT_EQ(Verify({}, "absent").exit_code, kExitUsage);
 }
 
+TEST_F(OfflineVerifyTest, ALonePartIsThreeAndTheOtherNamed) {
+  for (const auto& [given, missing] :
+       {std::pair{kEnvelopeFile, kProofFile}, std::pair{kProofFile, kEnvelopeFile},
+        std::pair{kOpeningFile, kEnvelopeFile}}) {
+    const ProgramRun run =
+        RunLethe({"verify", Path(std::string("second/") + given), "--trust", Path("trust.txt")});
+    EXPECT_EQ(run.exit_code, kExitVerificationFailed) << given;
+    EXPECT_THAT(run.err, HasSubstr(std::string("incomplete certificate: ") + missing));
+  }
+}
+
+TEST_F(OfflineVerifyTest, ReplayRefusesAnotherRecordsOpeningWithoutAnyKey) {
+  ASSERT_OK(WriteFile(Path("second/opening.json"), *ReadFile(Path("first/opening.json"))));
+  const ProgramRun run = RunLethe({"replay", "s", "--certificate", Path("second"), "--fresh-server",
+                                   "127.0.0.1:1", "--server", "127.0.0.1:1"});
+  EXPECT_EQ(run.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(run.err, HasSubstr("opening.json names other retained inputs than the statement"));
+}
+
 TEST_F(OfflineVerifyTest, ReportsAsJson) {
   const Json report = Json::parse(Verify({"--json"}).out, nullptr, false);
   ASSERT_TRUE(report.is_object());

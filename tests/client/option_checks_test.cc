@@ -50,11 +50,11 @@ TEST(OptionChecksTest, WholeNumbersNeitherWrapNorBend) {
     lines.push_back({{"generate", "s", "--prompt", "p", absl::StrCat("--seed=", number)},
                      absl::StrCat("--seed: ", any)});
     lines.push_back({{"generate", "s", "--prompt", "p", absl::StrCat("--max-tokens=", number)},
-                     absl::StrCat("--max-tokens: ", int32)});
+                     "--max-tokens: want a whole number from 0 to what the session leaves"});
     lines.push_back({{"generate", "s", "--prompt", "p", absl::StrCat("--top-k=", number)},
-                     absl::StrCat("--top-k: ", int32)});
+                     "--top-k: want a whole number from 0 to the size of the model's vocabulary"});
     lines.push_back({{"generate", "s", "--prompt", "p", absl::StrCat("--top-logprobs=", number)},
-                     absl::StrCat("--top-logprobs: ", int32)});
+                     "--top-logprobs: want a whole number from 0 to 20"});
     lines.push_back({{"session", "create", absl::StrCat("--ovq-slots=", number)},
                      absl::StrCat("--ovq-slots: ", int32)});
     lines.push_back({{"partition", "s", absl::StrCat("--limit=", number)},
@@ -79,6 +79,74 @@ TEST(OptionChecksTest, GoodNumbersReachTheCall) {
     line.push_back("--server=127.0.0.1:1");
     EXPECT_EQ(RunLethe(line).exit_code, kExitRefused) << arguments[0];
   }
+}
+
+TEST(OptionChecksTest, NumbersNameTheirRangeAndNotTheValue) {
+  for (const char* number : {"zelvim", "1zelvim", "1 zelvim", "nan", "inf", "1e999", "0x10", ""}) {
+    const std::string temperature = absl::StrCat("--temperature=", number);
+    ExpectUsageErrors(
+        {{{"generate", "s", "--prompt", "p", temperature},
+          "--temperature: want a number from 0 to 10"},
+         {{"session", "create", "--sv-ridge", number}, "--sv-ridge: want a number from 1e-8 to 1"},
+         {{"session", "list", "--timeout", number}, "--timeout: want a number from 0.001 to 1e9"}});
+    const ProgramRun run = RunLethe({"generate", "s", "--prompt", "p", temperature});
+    EXPECT_THAT(run.err, Not(HasSubstr("zelvim")));
+  }
+  // A blank that CLI11 itself stumbles over.
+  const ProgramRun run = RunLethe({"generate", "s", "--prompt", "p", "--temperature", "7.5 "});
+  EXPECT_EQ(run.exit_code, kExitUsage);
+  EXPECT_THAT(run.err, HasSubstr("--temperature: cannot read its value"));
+  EXPECT_THAT(run.err, Not(HasSubstr("7.5")));
+}
+
+TEST(OptionChecksTest, AnEqualsSignWithNothingIsTheEmptyText) {
+  ExpectUsageErrors({{{"append", "s", "--text=", "--no-such"}, "unknown option --no-such"},
+                     {{"generate", "s", "--prompt=", "--stop=", "--no-such"}, "option --no-such"},
+                     {{"generate", "s", "--seed=", "--prompt", "p"}, "--seed: want a whole number"},
+                     {{"append", "s", "--text=", "bench", "--subject="}, "either as FILE"},
+                     {{"bench", "model", "--model="}, "lethe-bench"}});
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"append", "s", "--text="}, {"generate", "s", "--prompt", "--json=", "--subject="}}) {
+    std::vector<std::string> line = arguments;
+    line.push_back("--server=127.0.0.1:1");
+    EXPECT_EQ(RunLethe(line).exit_code, kExitRefused) << arguments[0];
+  }
+}
+
+TEST(OptionChecksTest, AnEmptyValueSwitchesNoCheckOff) {
+  const std::string nothing = ": want a value, not nothing";
+  for (const std::string form : {"=", " "}) {
+    const auto line = [&form](std::vector<std::string> words, const std::string& option) {
+      words.push_back(form == "=" ? option + form : option);
+      if (form != "=") words.emplace_back();
+      return words;
+    };
+    ExpectUsageErrors(
+        {{line({"forget", "s", "--derived", "keep", "--everything"}, "--nonce"),
+          "--nonce" + nothing},
+         {line({"verify", "c"}, "--nonce"), "--nonce" + nothing},
+         {line({"verify", "c"}, "--trust"), "--trust" + nothing},
+         {line({"replay", "s", "--certificate", "c"}, "--trust"), "--trust" + nothing},
+         {line({"replay", "s", "--model", "m"}, "--certificate"), "--certificate" + nothing},
+         {line({"session", "inputs", "s"}, "--export"), "--export" + nothing},
+         {line({"session", "digest", "s", "--parts"}, "--out"), "--out" + nothing},
+         {line({"certificate", "get", "s"}, "--out"), "--out" + nothing},
+         {line({"audit", "inclusion", "0"}, "--out"), "--out" + nothing},
+         {line({"audit", "records"}, "--session"), "--session" + nothing}});
+  }
+}
+
+TEST(OptionChecksTest, AddressesHaveAHostAndAPortInRange) {
+  const std::string want = ": want HOST:PORT with a port of 1 to 65535";
+  for (const std::string address : {"localhost", "localhost:", ":7070", "127.0.0.1:0", "h:65536",
+                                    "h:72606", "h:-1", "h:070", "::1", "[::1]", "h :1", "h:1/x"}) {
+    const ProgramRun run = RunLethe({"session", "list", "--server", address});
+    EXPECT_EQ(run.exit_code, kExitUsage) << address;
+    EXPECT_THAT(run.err, HasSubstr("--server (or LETHE_SERVER)" + want));
+    ExpectUsageErrors({{{"replay", "s", "--certificate", "c", "--fresh-server", address},
+                        "--fresh-server" + want}});
+  }
+  EXPECT_EQ(RunLethe({"session", "list", "--server", "[::1]:1"}).exit_code, kExitRefused);
 }
 
 TEST(OptionChecksTest, TextThatIsNotUtf8IsRefusedByItsOption) {

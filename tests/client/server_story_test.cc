@@ -219,6 +219,7 @@ TEST_F(ServerStoryTest, RefusalsNameFieldAndRangeButNoContent) {
            {{"generate", session, "--prompt", "zelvim", "--temperature", "-1"}, "temperature"},
            {{"generate", session, "--vocab-ids", "99999"}, "vocab_ids"},
            {{"append", session, "--text", ""}, "input"},
+           {{"append", session, "--text=", "--subject=zelvim"}, "input"},
            {{"append", session, "--text", LongText(5000)}, "max_tokens"},
            {{"forget", session, "--ids", "77", "--derived", "keep"}, "NOT_FOUND"},
            {{"forget", session, "--subject", "nobody", "--derived", "keep"}, "NOT_FOUND"},
@@ -334,6 +335,8 @@ TEST_F(ServerStoryTest, ListsPartitionModelsAndInputs) {
   Append(session, LongText(128), "day");
   const Json partition = RunJson({"partition", session});
   EXPECT_EQ(partition["rows"].size(), 128u);
+  EXPECT_EQ(RunJson({"partition", session, "--limit", "2"})["rows"].size(), 2u);
+  EXPECT_EQ(RunJson({"partition", session, "--limit", "129"})["rows"].size(), 128u);
   EXPECT_THAT(Run({"partition", session, "--limit", "2"}).out, HasSubstr("and 126 more"));
   EXPECT_EQ(RunJson({"models", "get"})["name"], "test-model");
   EXPECT_EQ(Run({"models", "tokenize", "--text", "Pat"}).out, "80,97,116\n");
@@ -344,6 +347,18 @@ TEST_F(ServerStoryTest, ListsPartitionModelsAndInputs) {
   EXPECT_THAT(Run({"session", "list"}).out, HasSubstr(session));
   EXPECT_EQ(Run({"session", "delete", session}).exit_code, kExitDone);
   EXPECT_EQ(Run({"session", "get", session}).exit_code, kExitRefused);
+}
+
+TEST_F(ServerStoryTest, LabelsCannotForgeRows) {
+  const std::string session = CreateSession();
+  const std::string label = "a\n  0-9  forgotten\u2028\u202e\t";
+  const std::string shown = "a\\n  0-9  forgotten\\u{2028}\\u{202e}\\t";
+  const ProgramRun append = Run({"append", session, "--text", "t\u009b", "--subject", label});
+  EXPECT_THAT(append.out, HasSubstr("subject " + shown + ". The session"));
+  const ProgramRun inputs = Run({"session", "inputs", session, "--content"});
+  EXPECT_THAT(inputs.out, HasSubstr(shown));
+  EXPECT_THAT(inputs.out, HasSubstr("\"t\\u{9b}\""));
+  EXPECT_EQ(RunJson({"session", "inputs", session})["inputs"][0]["subject"], label);
 }
 
 TEST_F(ServerStoryTest, AFileOfAnyBytesIsAppendedAsItIs) {
