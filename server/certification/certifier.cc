@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 
 #include "audit/certificate/head_proof.h"
@@ -168,9 +169,9 @@ absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call
       command, [&] { return slot.Yield(call); }, trail, *session, entry.get());
 }
 
-absl::StatusOr<FetchedCertificate> GetCertificate(uint64_t seq, bool include_bundle,
-                                                  const AuditTrail& trail,
-                                                  const std::shared_ptr<SessionEntry>& entry) {
+absl::StatusOr<FetchedCertificate> GetCertificate(
+    uint64_t seq, bool include_bundle, const AuditTrail& trail,
+    const std::shared_ptr<SessionEntry>& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   FairMutexLock lock(&entry->mutex);
   LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
   const std::vector<RecordRef>& refs = entry->record_refs;

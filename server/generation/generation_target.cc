@@ -66,8 +66,9 @@ void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenId
   FairMutexLock lock(&entry_->mutex);
   if (entry_->session == nullptr) return;
   // A Forget may have removed them first.
-  const auto is_gone = [&](const TokenIdRange& range) {
-    const auto [first, end] = entry_->session->inputs().RanksOf(range);
+  const Inputs& inputs = entry_->session->inputs();
+  const auto is_gone = [&inputs](const TokenIdRange& range) {
+    const auto [first, end] = inputs.RanksOf(range);
     return first == end;
   };
   ranges.erase(std::remove_if(ranges.begin(), ranges.end(), is_gone), ranges.end());
