@@ -85,19 +85,18 @@ absl::Status DecodeLoop::SendProgress(int64_t num_done) {
 }
 
 absl::Status DecodeLoop::Run() {
-  const absl::Status status = DrawAndSend();
-  if (!sink_->Flush()) {
-    const absl::Status gone = TakeBackUnsent(0);
-    return status.ok() ? gone : status;
-  }
+  absl::Status status = DrawAndSend();
+  if (!sink_->Flush() && status.ok()) status = Gone();
+  std::vector<uint64_t> unsent = sink_->UnsentTokens();
+  if (refused_token_ != 0) unsent.push_back(refused_token_);
+  std::vector<TokenIdRange> ranges;
+  for (const uint64_t token_id : unsent) ranges.push_back({token_id, token_id + 1});
+  if (!ranges.empty()) target_->TakeBack(scheduler_, std::move(ranges));
   return status;
 }
 
-absl::Status DecodeLoop::TakeBackUnsent(uint64_t failed_token) {
-  std::vector<TokenIdRange> ranges;
-  for (const uint64_t token_id : sink_->UnsentTokens()) ranges.push_back({token_id, token_id + 1});
-  if (failed_token != 0) ranges.push_back({failed_token, failed_token + 1});
-  if (!ranges.empty()) target_->TakeBack(scheduler_, std::move(ranges));
+absl::Status DecodeLoop::Refused(const Step& step) {
+  if (step.token.has_value()) refused_token_ = step.token->token_id;
   return Gone();
 }
 
@@ -163,8 +162,7 @@ absl::Status DecodeLoop::Draw(Session* session, Step* step) {
 
 absl::Status DecodeLoop::Send(const Step& step, std::optional<FinishReason>* finish) {
   *finish = step.finish;
-  const uint64_t drawn = step.token.has_value() ? step.token->token_id : 0;
-  if (step.notice.has_value() && !sink_->ForgetNotice(*step.notice)) return TakeBackUnsent(drawn);
+  if (step.notice.has_value() && !sink_->ForgetNotice(*step.notice)) return Refused(step);
   if (step.released.stop_index.has_value()) stop_index_ = step.released.stop_index;
   DeltaEvent delta{step.released.text, step.released.raw, {}};
   if (step.token.has_value()) {
@@ -185,7 +183,7 @@ absl::Status DecodeLoop::Send(const Step& step, std::optional<FinishReason>* fin
   }
   if (delta.tokens.empty() && delta.raw.empty()) return absl::OkStatus();
   last_event_ = Clock::now();
-  return sink_->Delta(delta) ? absl::OkStatus() : TakeBackUnsent(drawn);
+  return sink_->Delta(delta) ? absl::OkStatus() : Refused(step);
 }
 
 absl::Status DecodeLoop::SendFinished(FinishReason reason) {

@@ -55,8 +55,8 @@ class DecodeLoop {
   absl::Status DrawAndSend();
   // Sends what a step found; sets *finish when the generation is over.
   absl::Status Send(const Step& step, std::optional<FinishReason>* finish);
-  // The client is gone: takes back what the sink did not send, and `failed_token` if not 0.
-  absl::Status TakeBackUnsent(uint64_t failed_token);
+  // The sink refused what the step found: the client is gone.
+  absl::Status Refused(const Step& step);
   absl::Status SendFinished(FinishReason reason);
 
   const GenerateCommand& command_;
@@ -72,6 +72,7 @@ class DecodeLoop {
   std::string token_bytes_;       // of the token that the step drew
   std::optional<size_t> stop_index_;
   TokenIdRange answer_;
+  uint64_t refused_token_ = 0;  // drawn and not taken by the sink; 0: none
   GenerateUsage usage_;
   std::chrono::steady_clock::time_point last_event_;
 };
