@@ -6,7 +6,9 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "kernels/base/check.h"
@@ -89,6 +91,28 @@ v1::ErrorInfo DetailOf(const grpc::Status& status) {
     info.ParseFromString(any.value());
   }
   return info;
+}
+
+grpc::Status ServerTest::CallRaw(const std::string& method, const std::string& bytes,
+                                 std::string* reply) {
+  grpc::GenericStub stub(server_.channel);
+  Context context;
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer buffer;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
+  call->StartCall();
+  grpc::Status status;
+  call->Finish(&buffer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  grpc::Slice dumped;
+  if (status.ok() && buffer.DumpToSingleSlice(&dumped).ok()) {
+    reply->assign(reinterpret_cast<const char*>(dumped.begin()), dumped.size());
+  }
+  return status;
 }
 
 }  // namespace lethe::testing

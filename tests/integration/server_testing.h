@@ -65,6 +65,8 @@ class ServerTest : public ::testing::Test {
   std::string CreateSession();
   // The bytes of the session's state digest.
   std::string Digest();
+  // A unary call with these request bytes, whatever they are; the reply's bytes if it is OK.
+  grpc::Status CallRaw(const std::string& method, const std::string& bytes, std::string* reply);
 
   TestServer server_;
   Stubs& stubs_ = *server_.stubs;
