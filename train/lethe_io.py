@@ -17,7 +17,7 @@ KINDS = ("sv", "palimpsa_d", "palimpsa_m", "vla", "ovq", "window")
 def group_shapes(group, width, conv_width):
     """Tensors of one memory group without prefix, as {name: shape}."""
     h, k, v = group["heads"], group["key_dim"], group["value_dim"]
-    kind = group["kind"]
+    kind, norm = group["kind"], v * (h if group.get("out_norm") == "group" else 1)
     shapes = {
         "wq.weight": (h * k, width), "wk.weight": (h * k, width), "wv.weight": (h * v, width),
         "conv_q.weight": (h * k, conv_width), "conv_k.weight": (h * k, conv_width), "conv_v.weight": (h * v, conv_width),
@@ -28,7 +28,7 @@ def group_shapes(group, width, conv_width):
         r = group["rank"]
         shapes.update({
             "w_dt.weight": (h, width), "dt_bias": (h,), "A_log": (h,), "w_b1.weight": (r, width),
-            "w_b2.weight": (h * v, r), "b_scale": (h,), "D": (h,), "out_norm.weight": (v,), "w_z.weight": (h * v, width),
+            "w_b2.weight": (h * v, r), "b_scale": (h,), "D": (h,), "out_norm.weight": (norm,), "w_z.weight": (h * v, width),
         })
     if kind == "palimpsa_d":
         shapes["w_bs.weight"] = (h, width)
