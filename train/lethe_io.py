@@ -17,7 +17,7 @@ KINDS = ("sv", "palimpsa_d", "palimpsa_m", "vla", "ovq", "window")
 def group_shapes(group, width, conv_width):
     """Tensors of one memory group without prefix, as {name: shape}."""
     h, k, v = group["heads"], group["key_dim"], group["value_dim"]
-    kind = group["kind"]
+    kind, norm = group["kind"], v * (h if group.get("out_norm") == "group" else 1)
     shapes = {
         "wq.weight": (h * k, width), "wk.weight": (h * k, width), "wv.weight": (h * v, width),
         "conv_q.weight": (h * k, conv_width), "conv_k.weight": (h * k, conv_width), "conv_v.weight": (h * v, conv_width),
@@ -28,7 +28,7 @@ def group_shapes(group, width, conv_width):
         r = group["rank"]
         shapes.update({
             "w_dt.weight": (h, width), "dt_bias": (h,), "A_log": (h,), "w_b1.weight": (r, width),
-            "w_b2.weight": (h * v, r), "b_scale": (h,), "D": (h,), "out_norm.weight": (v,), "w_z.weight": (h * v, width),
+            "w_b2.weight": (h * v, r), "b_scale": (h,), "D": (h,), "out_norm.weight": (norm,), "w_z.weight": (h * v, width),
         })
     if kind == "palimpsa_d":
         shapes["w_bs.weight"] = (h, width)
@@ -112,22 +112,48 @@ def round_stored(weights, all_f32=False):
 def save_model(directory, config, weights, all_f32=False):
     """Write config.json and model.safetensors; tensors in the order of tensor_shapes, offsets contiguous."""
     os.makedirs(directory, exist_ok=True)
-    header, blobs, offset = {}, [], 0
+    tensors, dtypes = {}, {}
     for name, shape in tensor_shapes(config).items():
-        value = np.ascontiguousarray(weights[name], dtype=np.float32)
-        if value.shape != tuple(shape):
-            raise ValueError(f"tensor {name}: shape {value.shape}, want {shape}")
-        dtype = "F32" if all_f32 else stored_dtype(name, shape)
-        blob = value.tobytes() if dtype == "F32" else to_bf16_bits(value).tobytes()
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, offset + len(blob)]}
+        tensors[name] = np.ascontiguousarray(weights[name], dtype=np.float32)
+        if tensors[name].shape != tuple(shape):
+            raise ValueError(f"tensor {name}: shape {tensors[name].shape}, want {shape}")
+        dtypes[name] = "F32" if all_f32 else stored_dtype(name, shape)
+    write_tensors(os.path.join(directory, "model.safetensors"), tensors, dtypes)
+    with open(os.path.join(directory, "config.json"), "w") as f:
+        f.write(format_config(config))
+
+
+def write_tensors(path, tensors, dtypes):
+    """A safetensors file of float32 arrays, in the dict's order; dtypes: {name: "F32" or "BF16"}."""
+    header, blobs, offset = {}, [], 0
+    for name, value in tensors.items():
+        blob = value.tobytes() if dtypes[name] == "F32" else to_bf16_bits(value).tobytes()
+        header[name] = {"dtype": dtypes[name], "shape": list(value.shape), "data_offsets": [offset, offset + len(blob)]}
         blobs.append(blob)
         offset += len(blob)
     head = json.dumps(header, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 8)  # the public format aligns the data to 8 bytes
-    with open(os.path.join(directory, "model.safetensors"), "wb") as f:
+    with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(head)) + head + b"".join(blobs))
-    with open(os.path.join(directory, "config.json"), "w") as f:
-        f.write(format_config(config))
+
+
+def read_tensors(path):
+    """{name: float32 array} of a safetensors file; F32, BF16 and F16 are widened without change of value."""
+    with open(path, "rb") as f:
+        data = f.read()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    widen = {"F32": lambda raw: np.frombuffer(raw, "<f4"), "F16": lambda raw: np.frombuffer(raw, "<f2"),
+             "BF16": lambda raw: from_bf16_bits(np.frombuffer(raw, "<u2"))}
+    tensors = {}
+    for name, entry in header.items():
+        if entry["dtype"] not in widen:
+            raise ValueError(f"tensor {name}: dtype {entry['dtype']}, want one of {sorted(widen)}")
+        begin, end = entry["data_offsets"]
+        values = widen[entry["dtype"]](data[8 + size + begin:8 + size + end])
+        tensors[name] = values.reshape(entry["shape"]).astype(np.float32)
+    return tensors
 
 
 def format_config(config):
@@ -152,25 +178,13 @@ def load_model(directory):
     """(config, {name: float32 array}); refuses a file whose tensors are not exactly the config's."""
     with open(os.path.join(directory, "config.json")) as f:
         config = json.load(f)
-    with open(os.path.join(directory, "model.safetensors"), "rb") as f:
-        data = f.read()
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
+    weights = read_tensors(os.path.join(directory, "model.safetensors"))
     want = tensor_shapes(config)
-    if set(want) != set(header):
-        raise ValueError(f"tensors differ from the config's: {sorted(set(want) ^ set(header))[:5]}")
-    weights = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        raw = data[8 + size + begin:8 + size + end]
-        if entry["dtype"] == "F32":
-            value = np.frombuffer(raw, dtype="<f4")
-        else:
-            value = from_bf16_bits(np.frombuffer(raw, dtype="<u2"))
-        if tuple(entry["shape"]) != tuple(want[name]):
-            raise ValueError(f"tensor {name}: shape {entry['shape']}, want {want[name]}")
-        weights[name] = value.reshape(want[name]).astype(np.float32)
+    if set(want) != set(weights):
+        raise ValueError(f"tensors differ from the config's: {sorted(set(want) ^ set(weights))[:5]}")
+    for name, value in weights.items():
+        if value.shape != tuple(want[name]):
+            raise ValueError(f"tensor {name}: shape {value.shape}, want {want[name]}")
     return config, weights
 
 

@@ -65,7 +65,10 @@ def palimpsa_group(q, k, v, h, group, w, eps):
     scale = 1.0 / math.sqrt(q.shape[-1]) if is_d else 1.0
     o = fused.palimpsa(q, k, gate[..., None] * x, b, log_decay, scale) + w["D"][:, None] * x
     z = F.silu(heads_of(F.linear(h, w["w_z.weight"]), heads))
-    return rms_norm(o, w["out_norm.weight"], eps) * z if is_d else rms_norm(o * z, w["out_norm.weight"], eps)
+    if is_d:
+        return rms_norm(o, w["out_norm.weight"], eps) * z
+    o = o * z
+    return rms_norm(o.flatten(2) if group.get("out_norm") == "group" else o, w["out_norm.weight"], eps)
 
 
 def vla_group(q, k, v, group, w):

@@ -105,7 +105,7 @@ def palimpsa_group(q, k, v, h, group, weights, p, eps):
     gate = torch.sigmoid(h @ weights[p + "w_bs.weight"].T) if is_d else d
     strength = torch.sigmoid(h @ weights[p + "w_b1.weight"].T @ weights[p + "w_b2.weight"].T)
     z = F.silu(h @ weights[p + "w_z.weight"].T)
-    out = torch.empty_like(v)
+    out, norm = torch.empty_like(v), weights[p + "out_norm.weight"]
     for i in range(heads):
         ks, vs = slice(i * kd, (i + 1) * kd), slice(i * vd, (i + 1) * vd)
         qi, ki = (l2(q[:, ks]), l2(k[:, ks])) if is_d else (q[:, ks], k[:, ks])
@@ -115,9 +115,11 @@ def palimpsa_group(q, k, v, h, group, weights, p, eps):
             b = torch.zeros_like(b)
         o = palimpsa_head(qi, ki, g * x[:, vs], b, log_decay[:, i], 1.0 / math.sqrt(kd) if is_d else 1.0)
         o = o + weights[p + "D"][i] * x[:, vs]
-        norm = weights[p + "out_norm.weight"]
-        out[:, vs] = rms_norm(o, norm, eps) * z[:, vs] if is_d else rms_norm(o * z[:, vs], norm, eps)
-    return out
+        out[:, vs] = rms_norm(o, norm, eps) * z[:, vs] if is_d else o * z[:, vs]
+    if is_d:
+        return out
+    runs = out.reshape(len(out), -1, len(norm))  # a run is a head, or the whole group (out_norm "group")
+    return rms_norm(runs, norm, eps).reshape(out.shape)
 
 
 def vla_head(q, k, v, u, group, read_gain):

@@ -59,7 +59,8 @@ class ChunkedEqualsPlainTest(unittest.TestCase):
 
     def test_palimpsa_m(self):
         for meta in (True, False):
-            self.check([mv.memory(mv.group("palimpsa_m", 2, 16, rank=8, metaplasticity=meta))])
+            self.check([mv.memory(mv.group("palimpsa_m", 2, 16, rank=8, metaplasticity=meta)),
+                        mv.memory(mv.group("palimpsa_m", 2, 16, value_dim=24, rank=8, metaplasticity=meta, out_norm="group"))])
 
     def test_vla(self):
         self.check([mv.local(32), mv.memory(mv.vla(16, heads=2, value_dim=24))])

@@ -41,7 +41,8 @@ std::string GroupJson(const GroupConfig& group) {
       break;
     case MemoryKind::kPalimpsaM:
       absl::StrAppend(&text, ",\"rank\":", group.rank,
-                      ",\"metaplasticity\":", Bool(group.metaplasticity));
+                      ",\"metaplasticity\":", Bool(group.metaplasticity),
+                      group.out_norm_group ? ",\"out_norm\":\"group\"" : "");
       break;
     case MemoryKind::kVla:
       absl::StrAppend(&text, ",\"variant\":\"", group.rls ? "rls" : "vla",

@@ -46,6 +46,10 @@ absl::Status ReadSv(ObjectReader* reader, GroupConfig* group) {
 absl::Status ReadPalimpsa(ObjectReader* reader, GroupConfig* group) {
   if (group->kind == MemoryKind::kPalimpsaM) {
     LETHE_ASSIGN_OR_RETURN(group->metaplasticity, reader->Bool("metaplasticity"));
+    if (reader->Has("out_norm")) {
+      LETHE_ASSIGN_OR_RETURN(const size_t norm, reader->OneOf("out_norm", {"head", "group"}));
+      group->out_norm_group = norm == 1;
+    }
   }
   LETHE_ASSIGN_OR_RETURN(group->rank, reader->Int("rank", 1, 256));
   return absl::OkStatus();

@@ -48,6 +48,7 @@ struct GroupConfig {
   double ridge = 0.0;                // sv
   int64_t rank = 0;                  // palimpsa
   bool metaplasticity = true;        // palimpsa_m
+  bool out_norm_group = false;       // palimpsa_m: out_norm "group"
   bool rls = false;                  // vla: variant "rls"
   bool nudge = false;                // vla
   double lambda0 = 0.0;              // vla

@@ -49,7 +49,7 @@ void AddPalimpsa(const std::string& prefix, int64_t width, const GroupConfig& gr
   specs->Add(prefix + "w_b2.weight", {heads * group.value_dim, group.rank});
   specs->Add(prefix + "b_scale", {heads});
   specs->Add(prefix + "D", {heads});
-  specs->Add(prefix + "out_norm.weight", {group.value_dim});
+  specs->Add(prefix + "out_norm.weight", {(group.out_norm_group ? heads : 1) * group.value_dim});
   specs->Add(prefix + "w_z.weight", {heads * group.value_dim, width});
   if (group.kind == MemoryKind::kPalimpsaM) {
     specs->Add(prefix + "conv_q.bias", {heads * group.key_dim});

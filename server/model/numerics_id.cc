@@ -31,6 +31,8 @@ constexpr char kSelfTestConfig[] = R"({
        "metaplasticity": true},
       {"kind": "palimpsa_m", "heads": 1, "key_dim": 8, "value_dim": 8, "rank": 3,
        "metaplasticity": false},
+      {"kind": "palimpsa_m", "heads": 2, "key_dim": 8, "value_dim": 8, "rank": 3,
+       "metaplasticity": true, "out_norm": "group"},
       {"kind": "vla", "heads": 1, "key_dim": 8, "value_dim": 8, "variant": "vla", "nudge": true,
        "lambda0": 0.1, "read_norm": "rms"},
       {"kind": "vla", "heads": 1, "key_dim": 8, "value_dim": 8, "variant": "rls", "nudge": false,

@@ -14,12 +14,11 @@
 #include "kernels/palimpsa/palimpsa_ref.h"
 #include "kernels/vla/vla_ref.h"
 #include "memory/svdd/canonical.h"
+#include "server/model/rows_ref.h"
 
 namespace lethe {
+namespace reference {
 namespace {
-
-using Row = std::vector<double>;
-using Rows = std::vector<Row>;  // [T][channels]
 
 // The tensors under one prefix.
 class Weights {
@@ -39,78 +38,6 @@ class Weights {
   const TensorMap& tensors_;
   std::string prefix_;
 };
-
-double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double Silu(double x) { return x * Sigmoid(x); }
-double Softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
-
-double Dot(const double* a, const double* b, size_t size) {
-  double sum = 0.0;
-  for (size_t i = 0; i < size; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-// l2 of `size` elements in place.
-void L2(double* x, size_t size) {
-  const double root = std::sqrt(Dot(x, x, size) + 1e-12);
-  for (size_t i = 0; i < size; ++i) x[i] /= root;
-}
-
-// rms_norm of each run of gain's length, in place.
-void RmsNorm(const Tensor& gain, double eps, Row* x) {
-  const size_t size = gain.values.size();
-  for (size_t first = 0; first < x->size(); first += size) {
-    double* run = x->data() + first;
-    const double root = std::sqrt(Dot(run, run, size) / static_cast<double>(size) + eps);
-    for (size_t i = 0; i < size; ++i) run[i] = run[i] / root * static_cast<double>(gain.values[i]);
-  }
-}
-
-Rows Normed(const Rows& x, const Tensor& gain, double eps) {
-  Rows y = x;
-  for (Row& row : y) RmsNorm(gain, eps, &row);
-  return y;
-}
-
-Row Apply(const Tensor& w, const Row& x) {
-  const auto outputs = static_cast<size_t>(w.shape[0]);
-  const auto inputs = static_cast<size_t>(w.shape[1]);
-  Row y(outputs, 0.0);
-  for (size_t n = 0; n < outputs; ++n) {
-    for (size_t k = 0; k < inputs; ++k) {
-      y[n] += static_cast<double>(w.values[n * inputs + k]) * x[k];
-    }
-  }
-  return y;
-}
-
-Rows Apply(const Tensor& w, const Rows& x) {
-  Rows y;
-  for (const Row& row : x) y.push_back(Apply(w, row));
-  return y;
-}
-
-Rows Conv(const Tensor& w, const Tensor* bias, const Rows& z) {
-  const auto width = static_cast<size_t>(w.shape[1]);
-  Rows y;
-  for (size_t t = 0; t < z.size(); ++t) {
-    Row row(z[t].size(), 0.0);
-    for (size_t c = 0; c < row.size(); ++c) {
-      if (bias != nullptr) row[c] = static_cast<double>(bias->values[c]);
-      for (size_t j = 0; j < width && j <= t; ++j) {
-        row[c] += static_cast<double>(w.values[c * width + j]) * z[t - j][c];
-      }
-    }
-    y.push_back(std::move(row));
-  }
-  return y;
-}
-
-void Add(const Rows& y, Rows* x) {
-  for (size_t t = 0; t < y.size(); ++t) {
-    for (size_t i = 0; i < y[t].size(); ++i) (*x)[t][i] += y[t][i];
-  }
-}
 
 void AddSwiglu(const Weights& weights, const std::string& norm, double eps, Rows* x) {
   const Rows h = Normed(*x, weights.Get(norm), eps);
@@ -281,8 +208,9 @@ PalimpsaRefInputs PalimpsaInputsOf(const GroupConfig& config, const Weights& wei
   return inputs;
 }
 
-void PalimpsaHead(const GroupConfig& config, const Weights& weights, size_t head, double eps,
-                  const Rows& h, const Projections& p, Rows* out) {
+// The read with its skip, before norm and gate.
+void PalimpsaHead(const GroupConfig& config, const Weights& weights, size_t head, const Rows& h,
+                  const Projections& p, Rows* out) {
   const auto values = static_cast<size_t>(config.value_dim);
   const bool is_d = config.kind == MemoryKind::kPalimpsaD;
   PalimpsaRefOptions options;
@@ -291,16 +219,21 @@ void PalimpsaHead(const GroupConfig& config, const Weights& weights, size_t head
   const PalimpsaRefResult result = PalimpsaRefRecurrent(
       options, PalimpsaInputsOf(config, weights, head, h, p), static_cast<int64_t>(h.size()));
   for (size_t t = 0; t < h.size(); ++t) {
+    for (size_t c = 0; c < values; ++c) {
+      (*out)[t][head * values + c] =
+          result.out[t * values + c] + weights.At("D", head) * Silu(p.v[t][head * values + c]);
+    }
+  }
+}
+
+// out_norm's length says whether it spans a head or the group.
+void NormAndGate(bool gate_first, const Weights& weights, double eps, const Rows& h, Rows* out) {
+  for (size_t t = 0; t < h.size(); ++t) {
+    Row& o = (*out)[t];
     const Row z = Apply(weights.Get("w_z.weight"), h[t]);
-    Row o(values);
-    for (size_t c = 0; c < values; ++c) {
-      o[c] = result.out[t * values + c] + weights.At("D", head) * Silu(p.v[t][head * values + c]);
-      if (!is_d) o[c] *= Silu(z[head * values + c]);
-    }
+    for (size_t c = 0; gate_first && c < o.size(); ++c) o[c] *= Silu(z[c]);
     RmsNorm(weights.Get("out_norm.weight"), eps, &o);
-    for (size_t c = 0; c < values; ++c) {
-      (*out)[t][head * values + c] = is_d ? o[c] * Silu(z[head * values + c]) : o[c];
-    }
+    for (size_t c = 0; !gate_first && c < o.size(); ++c) o[c] *= Silu(z[c]);
   }
 }
 
@@ -332,9 +265,11 @@ absl::StatusOr<Rows> Group(const GroupConfig& config, const Weights& weights, in
     } else if (config.kind == MemoryKind::kVla) {
       VlaHead(config, weights, head, u, p, &out);
     } else {
-      PalimpsaHead(config, weights, head, eps, h, p, &out);
+      PalimpsaHead(config, weights, head, h, p, &out);
     }
   }
+  const bool is_m = config.kind == MemoryKind::kPalimpsaM;
+  if (is_m || config.kind == MemoryKind::kPalimpsaD) NormAndGate(is_m, weights, eps, h, &out);
   return out;
 }
 
@@ -365,16 +300,17 @@ void LocalLayer(const LocalLayerConfig& config, const Weights& weights, double e
 }
 
 }  // namespace
+}  // namespace reference
 
 absl::StatusOr<ReferenceOutput> ReferenceForward(const ModelConfig& config,
                                                  const TensorMap& tensors,
                                                  absl::Span<const int32_t> vocab_ids) {
   LETHE_CHECK(!vocab_ids.empty());
-  const Weights top(tensors, "");
+  const reference::Weights top(tensors, "");
   const auto width = static_cast<size_t>(config.width);
-  Rows x;
+  reference::Rows x;
   for (const int32_t vocab_id : vocab_ids) {
-    Row row(width);
+    reference::Row row(width);
     for (size_t i = 0; i < width; ++i) {
       row[i] = top.At("embed.weight", static_cast<size_t>(vocab_id) * width + i);
     }
@@ -382,18 +318,19 @@ absl::StatusOr<ReferenceOutput> ReferenceForward(const ModelConfig& config,
   }
   ReferenceOutput output;
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    const Weights weights(tensors, absl::StrCat("layers.", i, "."));
+    const reference::Weights weights(tensors, absl::StrCat("layers.", i, "."));
     if (const auto* local = std::get_if<LocalLayerConfig>(&config.layers[i])) {
-      LocalLayer(*local, weights, config.norm_eps, &x);
+      reference::LocalLayer(*local, weights, config.norm_eps, &x);
     } else if (const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[i])) {
-      LETHE_RETURN_IF_ERROR(MemoryLayer(*memory, weights, config.norm_eps, &x));
+      LETHE_RETURN_IF_ERROR(reference::MemoryLayer(*memory, weights, config.norm_eps, &x));
     } else {
-      AddSwiglu(weights, "norm.weight", config.norm_eps, &x);
+      reference::AddSwiglu(weights, "norm.weight", config.norm_eps, &x);
     }
     output.layer_outputs.push_back(x.back());
   }
   output.logits =
-      Apply(top.Get("lm_head.weight"), Normed(x, top.Get("final_norm.weight"), config.norm_eps));
+      reference::Apply(top.Get("lm_head.weight"),
+                       reference::Normed(x, top.Get("final_norm.weight"), config.norm_eps));
   return output;
 }
 

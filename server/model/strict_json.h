@@ -43,6 +43,8 @@ class ObjectReader {
   absl::StatusOr<std::string> Name(const char* key, size_t max_length);
   absl::StatusOr<std::vector<double>> Reals(const char* key, int64_t count, double min, double max);
   absl::StatusOr<const nlohmann::json*> Array(const char* key, size_t min_size, size_t max_size);
+  // True when the object has the key: for the few that may be left out.
+  bool Has(const char* key) const { return value_->contains(key); }
   absl::Status Finish() const;
 
   std::string PathOf(absl::string_view key) const;

@@ -46,7 +46,7 @@ struct PalimpsaWeights {
   std::vector<float> decay_rate;  // [H]: -exp(A_log)
   std::vector<float> b_gain;      // [H]: softplus(b_scale)
   std::vector<float> skip;        // [H]: D
-  std::vector<float> out_norm;    // [V]
+  std::vector<float> out_norm;    // [V], or [H*V] for one norm over the group
 };
 
 struct GroupWeights {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
@@ -83,6 +84,11 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"Rank", "\"rank\": 2", "\"rank\": 257", "rank must be an integer in 1 ... 256"},
         Edit{"Metaplasticity", "\"metaplasticity\": true", "\"metaplasticity\": 1",
              "metaplasticity must be true or false"},
+        Edit{"OutNorm", "\"metaplasticity\": true",
+             "\"metaplasticity\": true, \"out_norm\": \"layer\"",
+             "layers[1].groups[2].out_norm must be one of \"head\", \"group\""},
+        Edit{"OutNormElsewhere", "\"rank\": 2}", "\"rank\": 2, \"out_norm\": \"group\"}",
+             "layers[1].groups[1].out_norm is not a known key"},
         Edit{"Variant", "\"variant\": \"rls\"", "\"variant\": \"v3\"", "variant must be one of"},
         Edit{"Slots", "\"slots\": 12", "\"slots\": 1", "slots must be an integer in 2 ... 65536"}),
     [](const ::testing::TestParamInfo<Edit>& tested) { return tested.param.name; });
@@ -120,6 +126,26 @@ TEST(ModelConfigTest, CanonicalJsonIgnoresSpelling) {
   EXPECT_EQ(config.CanonicalJson(), other.CanonicalJson());
   ASSERT_OK_AND_ASSIGN(const ModelConfig again, ParseModelConfig(config.CanonicalJson()));
   EXPECT_EQ(again.CanonicalJson(), config.CanonicalJson());
+}
+
+TEST(ModelConfigTest, OutNormMayBeLeftOut) {
+  const std::string heads = "\"kind\": \"palimpsa_m\", \"heads\": 1";
+  const std::string json = absl::StrReplaceAll(testing::SmallConfigJson(),
+                                               {{heads, "\"kind\": \"palimpsa_m\", \"heads\": 3"}});
+  const auto with = [&](const char* out_norm) {
+    return absl::StrReplaceAll(
+        json, {{"\"metaplasticity\": true",
+                absl::StrCat("\"metaplasticity\": true, \"out_norm\": ", out_norm)}});
+  };
+  ASSERT_OK_AND_ASSIGN(const ModelConfig absent, ParseModelConfig(json));
+  ASSERT_OK_AND_ASSIGN(const ModelConfig head, ParseModelConfig(with("\"head\"")));
+  ASSERT_OK_AND_ASSIGN(const ModelConfig group, ParseModelConfig(with("\"group\"")));
+  EXPECT_EQ(head.CanonicalJson(), absent.CanonicalJson());
+  ASSERT_OK_AND_ASSIGN(const ModelConfig again, ParseModelConfig(group.CanonicalJson()));
+  EXPECT_EQ(again.CanonicalJson(), group.CanonicalJson());
+  EXPECT_NE(group.CanonicalJson(), head.CanonicalJson());
+  // One gain for each of the three heads' 8 values.
+  EXPECT_EQ(group.num_parameters, head.num_parameters + 16);
 }
 
 TEST(ModelConfigTest, DerivesBoundedLayersAndReceptiveField) {
