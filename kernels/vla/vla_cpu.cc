@@ -66,6 +66,15 @@ HWY_INLINE float RowDot(const float* row, const float* x, size_t size) {
   return simd::SumTree(sum);
 }
 
+// row += e alpha.
+HWY_INLINE void WriteRow(float e, const float* alpha, size_t size, float* row) {
+  const Tag d;
+  const Vec error = hn::Set(d, e);
+  for (size_t j = 0; j < size; j += kLanes) {
+    hn::StoreU(hn::MulAdd(error, hn::LoadU(d, alpha + j), hn::LoadU(d, row + j)), d, row + j);
+  }
+}
+
 // row += e alpha, returns row . q after it.
 HWY_INLINE float WriteAndRead(float e, const float* alpha, const float* q, size_t size,
                               float* row) {
@@ -111,6 +120,28 @@ class Head {
   // u null: variant kRls.
   void Step(int64_t rank, const float* q, const float* k, const float* v, const float* u,
             absl::Span<float> out) {
+    AdvanceA(rank, k, u);
+    for (size_t i = 0; i < value_dim_; ++i) {
+      float* row = s_ + i * key_dim_;
+      const float error = v[i] - RowDot(row, key_unit_.data(), key_dim_);
+      out[i] = WriteAndRead(error, alpha_.data(), q, key_dim_, row);
+    }
+    const float divisor =
+        options_.read_norm == VlaReadNorm::kRms ? RootMeanSquare(out) : PaperDivisor(q);
+    for (float& element : out) element /= divisor;
+  }
+
+  void Write(int64_t rank, const float* k, const float* v, const float* u) {
+    AdvanceA(rank, k, u);
+    for (size_t i = 0; i < value_dim_; ++i) {
+      float* row = s_ + i * key_dim_;
+      WriteRow(v[i] - RowDot(row, key_unit_.data(), key_dim_), alpha_.data(), key_dim_, row);
+    }
+  }
+
+ private:
+  // Everything of a token but S: A, the sum of keys, and what S needs of them.
+  void AdvanceA(int64_t rank, const float* k, const float* u) {
     L2Normalize({k, key_dim_}, absl::MakeSpan(key_unit_));
     UpdateA(u == nullptr ? key_unit_.data() : u);
     if (options_.nudge && (rank + 1) % kVlaNudgePeriod == 0) {
@@ -120,17 +151,11 @@ class Head {
     }
     SymmetricTimes(a_, key_unit_.data(), key_dim_, alpha_.data());
     if (options_.variant == VlaVariant::kVla) L2Normalize(alpha_, absl::MakeSpan(alpha_));
-    for (size_t i = 0; i < value_dim_; ++i) {
-      float* row = s_ + i * key_dim_;
-      const float error = v[i] - RowDot(row, key_unit_.data(), key_dim_);
-      out[i] = WriteAndRead(error, alpha_.data(), q, key_dim_, row);
+    if (key_sum_ != nullptr) {
+      for (size_t j = 0; j < key_dim_; ++j) key_sum_[j] += k[j];
     }
-    const float divisor =
-        options_.read_norm == VlaReadNorm::kRms ? RootMeanSquare(out) : PaperDivisor(q, k);
-    for (float& element : out) element /= divisor;
   }
 
- private:
   // Both factors of z z^T are scaled by the root of the denominator: see SubtractOuter.
   void UpdateA(const float* u) {
     SymmetricTimes(a_, u, key_dim_, z_.data());
@@ -141,8 +166,7 @@ class Head {
     SubtractOuter(z_.data(), key_dim_, a_);
   }
 
-  float PaperDivisor(const float* q, const float* k) {
-    for (size_t j = 0; j < key_dim_; ++j) key_sum_[j] += k[j];
+  float PaperDivisor(const float* q) const {
     return std::max(RowDot(key_sum_, q, key_dim_), static_cast<float>(kVlaDenominatorMin));
   }
 
@@ -151,7 +175,7 @@ class Head {
   const size_t value_dim_;
   float* const a_;
   float* const s_;
-  float* const key_sum_;
+  float* const key_sum_;  // null unless the read norm is the paper's
   std::vector<float> key_unit_;
   std::vector<float> alpha_;
   std::vector<float> z_;
@@ -175,6 +199,39 @@ Sizes CheckState(const VlaOptions& options, const VlaState& state) {
   return sizes;
 }
 
+// out empty: no reads.
+template <bool kHasRead>
+void Fold(const VlaOptions& options, const VlaInputs& inputs, int64_t count, int64_t step_count,
+          const VlaState& state, absl::Span<float> out) {
+  const Sizes sizes = CheckState(options, state);
+  LETHE_CHECK(count >= 0 && step_count >= 0);
+  const auto num_tokens = static_cast<size_t>(count);
+  const size_t num_keys = num_tokens * sizes.num_heads * sizes.key_dim;
+  const size_t num_values = num_tokens * sizes.num_heads * sizes.value_dim;
+  const bool has_direction = options.variant == VlaVariant::kVla;
+  LETHE_CHECK(inputs.k.size() == num_keys && inputs.v.size() == num_values);
+  LETHE_CHECK(inputs.write_direction.size() == (has_direction ? num_keys : 0));
+  for (size_t h = 0; h < sizes.num_heads; ++h) {
+    Head head(options, state.a.data() + h * sizes.key_dim * sizes.key_dim,
+              state.s.data() + h * sizes.value_dim * sizes.key_dim,
+              state.key_sum.empty() ? nullptr : state.key_sum.data() + h * sizes.key_dim);
+    for (size_t t = 0; t < num_tokens; ++t) {
+      const size_t key_index = (t * sizes.num_heads + h) * sizes.key_dim;
+      const size_t value_index = (t * sizes.num_heads + h) * sizes.value_dim;
+      const int64_t rank = step_count + static_cast<int64_t>(t);
+      const float* k = inputs.k.data() + key_index;
+      const float* v = inputs.v.data() + value_index;
+      const float* u = has_direction ? inputs.write_direction.data() + key_index : nullptr;
+      if constexpr (kHasRead) {
+        head.Step(rank, inputs.q.data() + key_index, k, v, u,
+                  out.subspan(value_index, sizes.value_dim));
+      } else {
+        head.Write(rank, k, v, u);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void VlaInitialState(const VlaOptions& options, const VlaState& state) {
@@ -193,28 +250,13 @@ void VlaInitialState(const VlaOptions& options, const VlaState& state) {
 
 void VlaRecurrent(const VlaOptions& options, const VlaInputs& inputs, int64_t count,
                   int64_t step_count, const VlaState& state, absl::Span<float> out) {
-  const Sizes sizes = CheckState(options, state);
-  LETHE_CHECK(count >= 0 && step_count >= 0);
-  const auto num_tokens = static_cast<size_t>(count);
-  const size_t num_keys = num_tokens * sizes.num_heads * sizes.key_dim;
-  const size_t num_values = num_tokens * sizes.num_heads * sizes.value_dim;
-  const bool has_direction = options.variant == VlaVariant::kVla;
-  LETHE_CHECK(inputs.q.size() == num_keys && inputs.k.size() == num_keys);
-  LETHE_CHECK(inputs.v.size() == num_values && out.size() == num_values);
-  LETHE_CHECK(inputs.write_direction.size() == (has_direction ? num_keys : 0));
-  for (size_t h = 0; h < sizes.num_heads; ++h) {
-    Head head(options, state.a.data() + h * sizes.key_dim * sizes.key_dim,
-              state.s.data() + h * sizes.value_dim * sizes.key_dim,
-              state.key_sum.empty() ? nullptr : state.key_sum.data() + h * sizes.key_dim);
-    for (size_t t = 0; t < num_tokens; ++t) {
-      const size_t key_index = (t * sizes.num_heads + h) * sizes.key_dim;
-      const size_t value_index = (t * sizes.num_heads + h) * sizes.value_dim;
-      head.Step(step_count + static_cast<int64_t>(t), inputs.q.data() + key_index,
-                inputs.k.data() + key_index, inputs.v.data() + value_index,
-                has_direction ? inputs.write_direction.data() + key_index : nullptr,
-                out.subspan(value_index, sizes.value_dim));
-    }
-  }
+  LETHE_CHECK(inputs.q.size() == inputs.k.size() && out.size() == inputs.v.size());
+  Fold<true>(options, inputs, count, step_count, state, out);
+}
+
+void VlaWrite(const VlaOptions& options, const VlaInputs& inputs, int64_t count, int64_t step_count,
+              const VlaState& state) {
+  Fold<false>(options, inputs, count, step_count, state, {});
 }
 
 }  // namespace lethe
