@@ -8,9 +8,10 @@
 //
 // Shapes:   q, k: [count][H][K] f32, v: [count][H][V] f32, out: [count][H][V] f32, row-major.
 // Requires: inputs finite; spans of exactly these sizes (checked by LETHE_CHECK).
-// Effects:  Step and Write advance num_tokens() by count. Restore(s) requires a snapshot taken by the same object
-//           (or by the object it was cloned from) and that the first s.num_tokens() tokens have not changed since; it
-//           then forgets everything after that rank, leaving no byte that depends on it.
+// Effects:  Step and Write advance num_tokens() by count. Restore(s) requires a snapshot taken by
+//           the same object (or by the object it was cloned from) and that the first s.num_tokens()
+//           tokens have not changed since; it then forgets everything after that rank, leaving no
+//           byte that depends on it.
 // Numerics: f32 state (f64 in the support-vector solver), fixed orders of summation, no libm.
 // Threads:  compatible.
 #ifndef LETHE_MEMORY_MEMORY_H_

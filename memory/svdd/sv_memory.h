@@ -9,10 +9,10 @@
 //            precision, write_direction: empty. out: [count][H][V].
 // Units:     beta multiplies sqrt(K) q.k, one per head.
 // Requires:  as memory.h.
-// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step, Write: OUT_OF_RANGE
-//            when an input or a read is not finite, FAILED_PRECONDITION when n u_kappa exceeds
-//            ridge/2; then only Restore (or destruction) may follow. Restore: INVALID_ARGUMENT for
-//            a snapshot of another kind or shape.
+// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step, Write:
+//            OUT_OF_RANGE when an input or a read is not finite, FAILED_PRECONDITION when n u_kappa
+//            exceeds ridge/2; then only Restore (or destruction) may follow. Restore:
+//            INVALID_ARGUMENT for a snapshot of another kind or shape.
 // Effects:   as memory.h. A token is read after its key joined the local part; the gate is solved
 //            inside Step or Write when num_tokens() reaches a multiple of 64. A snapshot holds
 //            ranks and gates, no keys or values (Restore truncates the ones present), so it is

@@ -121,7 +121,8 @@ TEST(OvqTest, BitsOfAReadDoNotDependOnTheCut) {
   }
 }
 
-// A merge after the first, written down plainly: Dot has the order of summation that ovq.h promises.
+// A merge after the first, written down plainly: Dot has the order of summation that ovq.h
+// promises.
 OvqSlots PlainMerge(const OvqShape& shape, size_t num_new, const Chunk& chunk, OvqSlots slots) {
   const auto key_dim = static_cast<size_t>(shape.key_dim);
   const auto value_dim = static_cast<size_t>(shape.value_dim);
