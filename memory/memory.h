@@ -3,13 +3,15 @@
 // The one interface through which the model evaluates SV-Attention, Palimpsa, VLA, OVQ and window
 // attention. A Memory is a fold: Step takes the next tokens in rank order, and its state and every
 // output are, bit for bit, a function of the token sequence alone, however the sequence was cut into
-// calls. Chunk-bound events (OVQ merges, support-vector gate solves) happen at ranks 64j inside Step.
+// calls of Step and of Write, which is Step without the reads. Chunk-bound events (OVQ merges,
+// support-vector gate solves) happen at ranks 64j inside either.
 //
 // Shapes:   q, k: [count][H][K] f32, v: [count][H][V] f32, out: [count][H][V] f32, row-major.
 // Requires: inputs finite; spans of exactly these sizes (checked by LETHE_CHECK).
-// Effects:  Step advances num_tokens() by count. Restore(s) requires a snapshot taken by the same object
-//           (or by the object it was cloned from) and that the first s.num_tokens() tokens have not changed since; it
-//           then forgets everything after that rank, leaving no byte that depends on it.
+// Effects:  Step and Write advance num_tokens() by count. Restore(s) requires a snapshot taken by
+//           the same object (or by the object it was cloned from) and that the first s.num_tokens()
+//           tokens have not changed since; it then forgets everything after that rank, leaving no
+//           byte that depends on it.
 // Numerics: f32 state (f64 in the support-vector solver), fixed orders of summation, no libm.
 // Threads:  compatible.
 #ifndef LETHE_MEMORY_MEMORY_H_
@@ -53,6 +55,10 @@ class Memory {
 
   // Evaluates the next `count` >= 1 tokens and writes their reads.
   virtual absl::Status Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) = 0;
+
+  // Advances the state by `count` >= 1 tokens as Step does, bit for bit, without their reads;
+  // inputs.q may be empty (it is not used). A state beyond f32 shows in the next Step's reads.
+  virtual absl::Status Write(const MemoryInputs& inputs, int64_t count) = 0;
 
   virtual std::unique_ptr<MemorySnapshot> Snapshot() const = 0;
   virtual absl::Status Restore(const MemorySnapshot& snapshot) = 0;

@@ -238,6 +238,24 @@ HWY_INLINE float SumTree(hn::Vec<hn::FixedTag<float, 8>> lanes) {
   return hn::GetLane(hn::Add(sum2, hn::Shuffle2301(sum2)));
 }
 
+// SumTree of eight vectors: lane i of the result has the bits of SumTree(v[i]).
+HWY_INLINE hn::Vec<hn::FixedTag<float, 8>> SumTrees(const hn::Vec<hn::FixedTag<float, 8>> (&v)[8]) {
+  const hn::FixedTag<float, 8> d;
+  const hn::FixedTag<double, 4> pairs;
+  hn::Vec<decltype(d)> sum4[4];  // of v[i] in the lower half and of v[i + 4] in the upper one
+  for (size_t i = 0; i < 4; ++i) {
+    sum4[i] =
+        hn::Add(hn::ConcatLowerLower(d, v[i + 4], v[i]), hn::ConcatUpperUpper(d, v[i + 4], v[i]));
+  }
+  const auto low =
+      hn::Add(hn::InterleaveLower(d, sum4[0], sum4[1]), hn::InterleaveUpper(d, sum4[0], sum4[1]));
+  const auto high =
+      hn::Add(hn::InterleaveLower(d, sum4[2], sum4[3]), hn::InterleaveUpper(d, sum4[2], sum4[3]));
+  const auto even = hn::InterleaveLower(pairs, hn::BitCast(pairs, low), hn::BitCast(pairs, high));
+  const auto odd = hn::InterleaveUpper(pairs, hn::BitCast(pairs, low), hn::BitCast(pairs, high));
+  return hn::Add(hn::BitCast(d, even), hn::BitCast(d, odd));
+}
+
 HWY_INLINE double SumTree(hn::Vec<hn::FixedTag<double, 4>> low,
                           hn::Vec<hn::FixedTag<double, 4>> high) {
   const hn::FixedTag<double, 2> d2;

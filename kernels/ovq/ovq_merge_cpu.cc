@@ -1,18 +1,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "hwy/highway.h"
+
 #include "kernels/base/check.h"
 #include "kernels/math/math.h"
+#include "kernels/math/vector_math.h"
 #include "kernels/ovq/ovq.h"
-#include "kernels/ovq/ovq_dots.h"
 
 namespace lethe {
 namespace {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kLanes = 8;
+using Tag = hn::FixedTag<float, kLanes>;
+using Vec = hn::Vec<Tag>;
+using IndexTag = hn::FixedTag<int32_t, kLanes>;
+using IndexVec = hn::Vec<IndexTag>;
+
 constexpr auto kTokens = static_cast<size_t>(kOvqChunkTokens);
+constexpr size_t kTileTokens = 4;
+constexpr size_t kUsualKeyDim = 64;  // has code of its own
+static_assert(kTokens % kTileTokens == 0);
 
 // A chunk token's most similar candidate; the lowest index on ties.
 struct Match {
@@ -20,26 +35,83 @@ struct Match {
   int32_t slot;
 };
 
-std::vector<Match> BestMatches(const float* candidates, size_t num_candidates, size_t key_dim,
-                               const float* keys) {
-  constexpr size_t kTile = 4;
-  static_assert(kTokens % kTile == 0);
-  std::vector<Match> matches;
-  matches.reserve(kTokens);
-  std::vector<float> similarities(kTile * num_candidates);
-  for (size_t i = 0; i < kTokens; i += kTile) {
-    const float* x[kTile];
-    float* dots[kTile];
-    for (size_t t = 0; t < kTile; ++t) {
-      x[t] = keys + (i + t) * key_dim;
-      dots[t] = similarities.data() + t * num_candidates;
-    }
-    OvqRowDots<kTile>(candidates, num_candidates, key_dim, x, dots);
-    for (size_t t = 0; t < kTile; ++t) {
-      const float* best = std::max_element(dots[t], dots[t] + num_candidates);
-      matches.push_back({*best, static_cast<int32_t>(best - dots[t])});
+// The best slots of four tokens so far: lane 4 r + t holds token t's among the slots n for which
+// n % 2 = r.
+struct TileBest {
+  Vec similarity = hn::Set(Tag(), -std::numeric_limits<float>::infinity());
+  IndexVec slot = hn::Zero(IndexTag());
+};
+
+// Dot products of four tokens with two slots, in the lanes of TileBest; each sums in 8 lanes and
+// the fixed tree, as OvqRowDots.
+HWY_INLINE Vec TileDots(const float* tokens, const float* slot0, const float* slot1,
+                        size_t key_dim) {
+  const Tag d;
+  Vec sums[2 * kTileTokens];
+  for (Vec& sum : sums) sum = hn::Zero(d);
+  for (size_t j = 0; j < key_dim; j += kLanes) {
+    const Vec row0 = hn::LoadU(d, slot0 + j);
+    const Vec row1 = hn::LoadU(d, slot1 + j);
+    for (size_t t = 0; t < kTileTokens; ++t) {
+      const Vec x = hn::LoadU(d, tokens + t * key_dim + j);
+      sums[t] = hn::MulAdd(row0, x, sums[t]);
+      sums[kTileTokens + t] = hn::MulAdd(row1, x, sums[kTileTokens + t]);
     }
   }
+  return simd::SumTrees(sums);
+}
+
+// Slots first .. last - 1, ascending over the calls; first is even. A key_dim that the compiler
+// knows lets it keep the tokens at hand; it reads them twice as often otherwise.
+template <size_t kKeyDim>
+void UpdateTile(const float* tokens, const float* slots, size_t first, size_t last,
+                size_t any_key_dim, TileBest* best) {
+  const size_t key_dim = kKeyDim > 0 ? kKeyDim : any_key_dim;
+  const IndexTag di;
+  const IndexVec parity = hn::ShiftRight<2>(hn::Iota(di, 0));
+  TileBest found = *best;
+  for (size_t n = first; n < last; n += 2) {
+    // An odd last slot stands in for its missing neighbour, which then ties with it and loses.
+    const float* row0 = slots + n * key_dim;
+    const float* row1 = n + 1 < last ? row0 + key_dim : row0;
+    const Vec dots = TileDots(tokens, row0, row1, key_dim);
+    const auto is_better = hn::Gt(dots, found.similarity);
+    const IndexVec slot = hn::Add(hn::Set(di, static_cast<int32_t>(n)), parity);
+    found.similarity = hn::IfThenElse(is_better, dots, found.similarity);
+    found.slot = hn::IfThenElse(hn::RebindMask(di, is_better), slot, found.slot);
+  }
+  *best = found;
+}
+
+// Joins the even and the odd slots' best.
+void AppendMatches(const TileBest& best, std::vector<Match>* matches) {
+  float similarities[kLanes];
+  int32_t slots[kLanes];
+  hn::StoreU(best.similarity, Tag(), similarities);
+  hn::StoreU(best.slot, IndexTag(), slots);
+  for (size_t t = 0; t < kTileTokens; ++t) {
+    const Match even{similarities[t], slots[t]};
+    const Match odd{similarities[t + kTileTokens], slots[t + kTileTokens]};
+    const bool is_odd_better = odd.similarity > even.similarity ||
+                               (odd.similarity == even.similarity && odd.slot < even.slot);
+    matches->push_back(is_odd_better ? odd : even);
+  }
+}
+
+std::vector<Match> BestMatches(const float* candidates, size_t num_candidates, size_t key_dim,
+                               const float* keys) {
+  constexpr size_t kBlockSlots = 32;  // stay in the nearest cache while all tokens pass
+  const auto update = key_dim == kUsualKeyDim ? &UpdateTile<kUsualKeyDim> : &UpdateTile<0>;
+  TileBest best[kTokens / kTileTokens];
+  for (size_t first = 0; first < num_candidates; first += kBlockSlots) {
+    const size_t last = std::min(first + kBlockSlots, num_candidates);
+    for (size_t tile = 0; tile < kTokens / kTileTokens; ++tile) {
+      update(keys + tile * kTileTokens * key_dim, candidates, first, last, key_dim, &best[tile]);
+    }
+  }
+  std::vector<Match> matches;
+  matches.reserve(kTokens);
+  for (const TileBest& tile : best) AppendMatches(tile, &matches);
   return matches;
 }
 
@@ -47,10 +119,11 @@ std::vector<Match> BestMatches(const float* candidates, size_t num_candidates, s
 std::vector<size_t> SmallestSimilarities(const std::vector<Match>& matches, size_t first_token,
                                          size_t num_seeds) {
   std::vector<std::pair<float, size_t>> order;
+  order.reserve(matches.size());
   for (size_t i = first_token; i < matches.size(); ++i) {
     order.emplace_back(matches[i].similarity, i);
   }
-  std::sort(order.begin(), order.end());
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(num_seeds), order.end());
   std::vector<size_t> seeds;
   for (size_t n = 0; n < num_seeds; ++n) seeds.push_back(order[n].second);
   std::sort(seeds.begin(), seeds.end());
@@ -71,13 +144,16 @@ void OpenSlot(const OvqShape& shape, const OvqChunk& chunk, size_t token, OvqSlo
 // mean <- (count mean + sum over the tokens' rows) / (count + tokens), the sum in rank order.
 void UpdateMean(const float* rows, size_t size, const std::vector<size_t>& tokens, int32_t count,
                 float* mean) {
-  std::vector<float> sum(size);
-  for (size_t token : tokens) {
-    for (size_t j = 0; j < size; ++j) sum[j] += rows[token * size + j];
-  }
+  const Tag d;
   const auto old_count = static_cast<float>(count);
-  const float new_count = old_count + static_cast<float>(tokens.size());
-  for (size_t j = 0; j < size; ++j) mean[j] = std::fma(old_count, mean[j], sum[j]) / new_count;
+  const Vec old_weight = hn::Set(d, old_count);
+  const Vec new_count = hn::Set(d, old_count + static_cast<float>(tokens.size()));
+  for (size_t j = 0; j < size; j += kLanes) {
+    Vec sum = hn::Zero(d);
+    for (size_t token : tokens) sum = hn::Add(sum, hn::LoadU(d, rows + token * size + j));
+    sum = hn::MulAdd(old_weight, hn::LoadU(d, mean + j), sum);
+    hn::StoreU(hn::Div(sum, new_count), d, mean + j);
+  }
 }
 
 void Join(const OvqShape& shape, const OvqChunk& chunk, const std::vector<size_t>& tokens,
@@ -92,10 +168,31 @@ void Join(const OvqShape& shape, const OvqChunk& chunk, const std::vector<size_t
   slots->log_counts[slot] = Log(static_cast<float>(count));
 }
 
+// Every token but the seeds joins its slot, together with the later ones of the same slot.
+void JoinAll(const OvqShape& shape, const OvqChunk& chunk, const std::vector<Match>& matches,
+             const std::vector<size_t>& seeds, OvqSlots* slots) {
+  bool is_done[kTokens] = {};
+  for (size_t seed : seeds) is_done[seed] = true;
+  std::vector<size_t> tokens;
+  tokens.reserve(kTokens);
+  for (size_t i = 0; i < kTokens; ++i) {
+    if (is_done[i]) continue;
+    tokens.clear();
+    for (size_t later = i; later < kTokens; ++later) {
+      if (is_done[later] || matches[later].slot != matches[i].slot) continue;
+      tokens.push_back(later);
+      is_done[later] = true;
+    }
+    Join(shape, chunk, tokens, static_cast<size_t>(matches[i].slot), slots);
+  }
+}
+
 }  // namespace
 
 void OvqMerge(const OvqShape& shape, int64_t num_tokens_before, const OvqChunk& chunk,
               OvqSlots* slots, absl::Span<int32_t> assignment) {
+  LETHE_CHECK(shape.key_dim % static_cast<int64_t>(kLanes) == 0);
+  LETHE_CHECK(shape.value_dim % static_cast<int64_t>(kLanes) == 0);
   LETHE_CHECK(chunk.size == kOvqChunkTokens);
   LETHE_CHECK(chunk.keys.size() == kTokens * static_cast<size_t>(shape.key_dim));
   LETHE_CHECK(chunk.values.size() == kTokens * static_cast<size_t>(shape.value_dim));
@@ -122,15 +219,11 @@ void OvqMerge(const OvqShape& shape, int64_t num_tokens_before, const OvqChunk& 
     matches[seeds[n]].slot = static_cast<int32_t>(num_old + n);
   }
 
-  std::vector<std::vector<size_t>> joins(num_old + num_new);
-  for (size_t i = 0; i < kTokens; ++i) {
+  for (size_t i = 0; i < assignment.size(); ++i) {
     const bool is_seed = std::binary_search(seeds.begin(), seeds.end(), i);
-    if (!is_seed) joins[static_cast<size_t>(matches[i].slot)].push_back(i);
-    if (!assignment.empty()) assignment[i] = is_seed ? ~matches[i].slot : matches[i].slot;
+    assignment[i] = is_seed ? ~matches[i].slot : matches[i].slot;
   }
-  for (size_t slot = 0; slot < joins.size(); ++slot) {
-    if (!joins[slot].empty()) Join(shape, chunk, joins[slot], slot, slots);
-  }
+  JoinAll(shape, chunk, matches, seeds, slots);
 }
 
 }  // namespace lethe

@@ -48,6 +48,10 @@ void PalimpsaRecurrent(const PalimpsaShape& shape, const PalimpsaInputs& inputs,
                        float read_scale, absl::Span<float> m, absl::Span<float> i_bar,
                        absl::Span<float> out);
 
+// The same state without the reads; inputs.q is not used.
+void PalimpsaWrite(const PalimpsaShape& shape, const PalimpsaInputs& inputs, int64_t count,
+                   absl::Span<float> m, absl::Span<float> i_bar);
+
 }  // namespace lethe
 
 #endif  // LETHE_KERNELS_PALIMPSA_PALIMPSA_H_

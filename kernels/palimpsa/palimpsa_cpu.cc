@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 
 #include "hwy/highway.h"
@@ -25,68 +26,169 @@ struct Sizes {
   size_t value_dim;
 };
 
-// One row (one value index) of M and I over a pass of tokens. q, k and value, precision, out point
-// at the head's and row's first token; strides are in floats from token to token.
-struct Row {
-  const float* q;
+// A head's share of a pass of tokens. The inputs point at the first token's; from token to token
+// their stride is key_stride or value_stride floats. m and i_bar are the head's [V][K].
+struct HeadPass {
+  const float* q;  // null: no reads
   const float* k;
   const float* value;
   const float* precision;  // null: b = 0
   float* m;
   float* i_bar;
-  float* out;
+  float* out;  // null: no reads
+  size_t key_stride;
+  size_t value_stride;
+  size_t count;
+  float decays[kPassTokens];
 };
 
-// The write of one token into eight elements, and their share of the read.
+// The write of one token into eight elements.
 template <bool kHasPrecision>
-HWY_INLINE Vec Element(Vec decay, Vec value, Vec precision, Vec k, Vec q, Vec sum, Vec* m,
-                       Vec* i_bar) {
+HWY_INLINE void WriteElement(Vec decay, Vec value, Vec precision, Vec k, Vec k_squared, Vec* m,
+                             Vec* i_bar) {
   *m = hn::MulAdd(value, k, hn::Mul(decay, *m));
-  if constexpr (!kHasPrecision) return hn::MulAdd(*m, q, sum);
-  *i_bar = hn::MulAdd(precision, hn::Mul(k, k), hn::Mul(decay, *i_bar));
-  const Vec mu = hn::Div(*m, hn::Add(*i_bar, hn::Set(Tag(), 1.0f)));
-  return hn::MulAdd(mu, q, sum);
+  if constexpr (kHasPrecision) *i_bar = hn::MulAdd(precision, k_squared, hn::Mul(decay, *i_bar));
 }
 
+// The share of eight elements in a read.
 template <bool kHasPrecision>
-void FoldRow(const Row& row, const Sizes& sizes, const float* decays, size_t count,
-             float read_scale) {
+HWY_INLINE Vec ReadElement(Vec m, Vec i_bar, Vec q, Vec sum) {
+  if constexpr (!kHasPrecision) return hn::MulAdd(m, q, sum);
+  return hn::MulAdd(hn::Div(m, hn::Add(i_bar, hn::Set(Tag(), 1.0f))), q, sum);
+}
+
+// Writes and reads row i (one value index) of M and I.
+template <bool kHasPrecision>
+void StepRow(const HeadPass& pass, size_t key_dim, size_t i, float read_scale) {
   const Tag d;
-  const size_t key_stride = sizes.num_heads * sizes.key_dim;
-  const size_t value_stride = sizes.num_heads * sizes.value_dim;
-  for (size_t t = 0; t < count; ++t) {
-    const float* q = row.q + t * key_stride;
-    const float* k = row.k + t * key_stride;
-    const Vec decay = hn::Set(d, decays[t]);
-    const Vec value = hn::Set(d, row.value[t * value_stride]);
-    const Vec precision = kHasPrecision ? hn::Set(d, row.precision[t * value_stride]) : hn::Zero(d);
+  float* row_m = pass.m + i * key_dim;
+  float* row_i_bar = kHasPrecision ? pass.i_bar + i * key_dim : nullptr;
+  for (size_t t = 0; t < pass.count; ++t) {
+    const size_t value_index = t * pass.value_stride + i;
+    const float* q = pass.q + t * pass.key_stride;
+    const float* k = pass.k + t * pass.key_stride;
+    const Vec decay = hn::Set(d, pass.decays[t]);
+    const Vec value = hn::Set(d, pass.value[value_index]);
+    const Vec precision = kHasPrecision ? hn::Set(d, pass.precision[value_index]) : hn::Zero(d);
     Vec sum = hn::Zero(d);
-    for (size_t j = 0; j < sizes.key_dim; j += kLanes) {
-      Vec m = hn::LoadU(d, row.m + j);
-      Vec i_bar = kHasPrecision ? hn::LoadU(d, row.i_bar + j) : hn::Zero(d);
-      sum = Element<kHasPrecision>(decay, value, precision, hn::LoadU(d, k + j),
-                                   hn::LoadU(d, q + j), sum, &m, &i_bar);
-      hn::StoreU(m, d, row.m + j);
-      if constexpr (kHasPrecision) hn::StoreU(i_bar, d, row.i_bar + j);
+    for (size_t j = 0; j < key_dim; j += kLanes) {
+      Vec m = hn::LoadU(d, row_m + j);
+      Vec i_bar = kHasPrecision ? hn::LoadU(d, row_i_bar + j) : hn::Zero(d);
+      const Vec key = hn::LoadU(d, k + j);
+      WriteElement<kHasPrecision>(decay, value, precision, key, hn::Mul(key, key), &m, &i_bar);
+      sum = ReadElement<kHasPrecision>(m, i_bar, hn::LoadU(d, q + j), sum);
+      hn::StoreU(m, d, row_m + j);
+      if constexpr (kHasPrecision) hn::StoreU(i_bar, d, row_i_bar + j);
     }
-    row.out[t * value_stride] = read_scale * simd::SumTree(sum);
+    pass.out[value_index] = read_scale * simd::SumTree(sum);
   }
 }
 
+// Writes kVectors vectors of columns from `first` on, of every row. They stay in registers for all
+// tokens; what all rows share, k and k^2, is laid out in the order of use.
+template <bool kHasPrecision, size_t kVectors>
+void WriteColumns(const HeadPass& pass, const Sizes& sizes, size_t first) {
+  const Tag d;
+  constexpr size_t kColumns = kVectors * kLanes;
+  float keys[kPassTokens][2][kColumns];
+  for (size_t t = 0; t < pass.count; ++t) {
+    for (size_t n = 0; n < kColumns; n += kLanes) {
+      const Vec k = hn::LoadU(d, pass.k + t * pass.key_stride + first + n);
+      hn::StoreU(k, d, keys[t][0] + n);
+      hn::StoreU(hn::Mul(k, k), d, keys[t][1] + n);
+    }
+  }
+  for (size_t i = 0; i < sizes.value_dim; ++i) {
+    float* row_m = pass.m + i * sizes.key_dim + first;
+    float* row_i_bar = kHasPrecision ? pass.i_bar + i * sizes.key_dim + first : nullptr;
+    Vec m[kVectors];
+    Vec i_bar[kVectors];
+    for (size_t n = 0; n < kVectors; ++n) {
+      m[n] = hn::LoadU(d, row_m + n * kLanes);
+      i_bar[n] = kHasPrecision ? hn::LoadU(d, row_i_bar + n * kLanes) : hn::Zero(d);
+    }
+    for (size_t t = 0; t < pass.count; ++t) {
+      const size_t value_index = t * pass.value_stride + i;
+      const Vec decay = hn::Set(d, pass.decays[t]);
+      const Vec value = hn::Set(d, pass.value[value_index]);
+      const Vec precision = kHasPrecision ? hn::Set(d, pass.precision[value_index]) : hn::Zero(d);
+      for (size_t n = 0; n < kVectors; ++n) {
+        WriteElement<kHasPrecision>(decay, value, precision, hn::LoadU(d, keys[t][0] + n * kLanes),
+                                    hn::LoadU(d, keys[t][1] + n * kLanes), &m[n], &i_bar[n]);
+      }
+    }
+    for (size_t n = 0; n < kVectors; ++n) {
+      hn::StoreU(m[n], d, row_m + n * kLanes);
+      if constexpr (kHasPrecision) hn::StoreU(i_bar[n], d, row_i_bar + n * kLanes);
+    }
+  }
+}
+
+template <bool kHasPrecision>
+void FoldHead(const HeadPass& pass, const Sizes& sizes, float read_scale) {
+  if (pass.out != nullptr) {
+    for (size_t i = 0; i < sizes.value_dim; ++i) {
+      StepRow<kHasPrecision>(pass, sizes.key_dim, i, read_scale);
+    }
+    return;
+  }
+  constexpr size_t kVectors = 4;
+  size_t first = 0;
+  for (; first + kVectors * kLanes <= sizes.key_dim; first += kVectors * kLanes) {
+    WriteColumns<kHasPrecision, kVectors>(pass, sizes, first);
+  }
+  for (; first < sizes.key_dim; first += kLanes) WriteColumns<kHasPrecision, 1>(pass, sizes, first);
+}
+
 void CheckSizes(const PalimpsaShape& shape, const PalimpsaInputs& inputs, int64_t count,
-                absl::Span<const float> m, absl::Span<const float> i_bar,
-                absl::Span<const float> out) {
+                absl::Span<const float> m, absl::Span<const float> i_bar) {
   LETHE_CHECK(shape.num_heads > 0 && shape.key_dim > 0 && shape.value_dim > 0 && count >= 0);
   LETHE_CHECK(shape.key_dim % static_cast<int64_t>(kLanes) == 0);
   const auto heads = static_cast<size_t>(count * shape.num_heads);
   const size_t num_keys = heads * static_cast<size_t>(shape.key_dim);
   const size_t num_values = heads * static_cast<size_t>(shape.value_dim);
-  LETHE_CHECK(inputs.q.size() == num_keys && inputs.k.size() == num_keys);
-  LETHE_CHECK(inputs.value.size() == num_values && out.size() == num_values);
+  LETHE_CHECK(inputs.k.size() == num_keys && inputs.value.size() == num_values);
   LETHE_CHECK(inputs.log_decay.size() == heads);
   LETHE_CHECK(m.size() == static_cast<size_t>(shape.num_heads * shape.value_dim * shape.key_dim));
   LETHE_CHECK(i_bar.empty() || i_bar.size() == m.size());
   LETHE_CHECK(inputs.precision.size() == (i_bar.empty() ? 0 : num_values));
+}
+
+// out empty: no reads.
+void Fold(const PalimpsaShape& shape, const PalimpsaInputs& inputs, int64_t count, float read_scale,
+          absl::Span<float> m, absl::Span<float> i_bar, absl::Span<float> out) {
+  CheckSizes(shape, inputs, count, m, i_bar);
+  const Sizes sizes{static_cast<size_t>(shape.num_heads), static_cast<size_t>(shape.key_dim),
+                    static_cast<size_t>(shape.value_dim)};
+  const bool has_precision = !i_bar.empty();
+  const bool has_read = !out.empty();
+  const auto num_tokens = static_cast<size_t>(count);
+  for (size_t begin = 0; begin < num_tokens; begin += kPassTokens) {
+    for (size_t h = 0; h < sizes.num_heads; ++h) {
+      const size_t key_index = (begin * sizes.num_heads + h) * sizes.key_dim;
+      const size_t value_index = (begin * sizes.num_heads + h) * sizes.value_dim;
+      const size_t state_index = h * sizes.value_dim * sizes.key_dim;
+      HeadPass pass{has_read ? inputs.q.data() + key_index : nullptr,
+                    inputs.k.data() + key_index,
+                    inputs.value.data() + value_index,
+                    has_precision ? inputs.precision.data() + value_index : nullptr,
+                    m.data() + state_index,
+                    has_precision ? i_bar.data() + state_index : nullptr,
+                    has_read ? out.data() + value_index : nullptr,
+                    sizes.num_heads * sizes.key_dim,
+                    sizes.num_heads * sizes.value_dim,
+                    std::min(num_tokens - begin, kPassTokens),
+                    {}};
+      for (size_t t = 0; t < pass.count; ++t) {
+        pass.decays[t] = Exp(inputs.log_decay[(begin + t) * sizes.num_heads + h]);
+      }
+      if (has_precision) {
+        FoldHead<true>(pass, sizes, read_scale);
+      } else {
+        FoldHead<false>(pass, sizes, read_scale);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -94,37 +196,13 @@ void CheckSizes(const PalimpsaShape& shape, const PalimpsaInputs& inputs, int64_
 void PalimpsaRecurrent(const PalimpsaShape& shape, const PalimpsaInputs& inputs, int64_t count,
                        float read_scale, absl::Span<float> m, absl::Span<float> i_bar,
                        absl::Span<float> out) {
-  CheckSizes(shape, inputs, count, m, i_bar, out);
-  const Sizes sizes{static_cast<size_t>(shape.num_heads), static_cast<size_t>(shape.key_dim),
-                    static_cast<size_t>(shape.value_dim)};
-  const auto num_tokens = static_cast<size_t>(count);
-  for (size_t begin = 0; begin < num_tokens; begin += kPassTokens) {
-    const size_t pass = num_tokens - begin < kPassTokens ? num_tokens - begin : kPassTokens;
-    for (size_t h = 0; h < sizes.num_heads; ++h) {
-      float decays[kPassTokens];
-      for (size_t t = 0; t < pass; ++t) {
-        decays[t] = Exp(inputs.log_decay[(begin + t) * sizes.num_heads + h]);
-      }
-      const size_t key_index = (begin * sizes.num_heads + h) * sizes.key_dim;
-      for (size_t i = 0; i < sizes.value_dim; ++i) {
-        const size_t value_index = (begin * sizes.num_heads + h) * sizes.value_dim + i;
-        const size_t state_index = (h * sizes.value_dim + i) * sizes.key_dim;
-        const bool has_precision = !i_bar.empty();
-        const Row row{inputs.q.data() + key_index,
-                      inputs.k.data() + key_index,
-                      inputs.value.data() + value_index,
-                      has_precision ? inputs.precision.data() + value_index : nullptr,
-                      m.data() + state_index,
-                      has_precision ? i_bar.data() + state_index : nullptr,
-                      out.data() + value_index};
-        if (has_precision) {
-          FoldRow<true>(row, sizes, decays, pass, read_scale);
-        } else {
-          FoldRow<false>(row, sizes, decays, pass, read_scale);
-        }
-      }
-    }
-  }
+  LETHE_CHECK(inputs.q.size() == inputs.k.size() && out.size() == inputs.value.size());
+  Fold(shape, inputs, count, read_scale, m, i_bar, out);
+}
+
+void PalimpsaWrite(const PalimpsaShape& shape, const PalimpsaInputs& inputs, int64_t count,
+                   absl::Span<float> m, absl::Span<float> i_bar) {
+  Fold(shape, inputs, count, 0.0f, m, i_bar, {});
 }
 
 }  // namespace lethe

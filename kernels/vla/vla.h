@@ -71,6 +71,10 @@ void VlaInitialState(const VlaOptions& options, const VlaState& state);
 void VlaRecurrent(const VlaOptions& options, const VlaInputs& inputs, int64_t count,
                   int64_t step_count, const VlaState& state, absl::Span<float> out);
 
+// The same state without the reads; inputs.q is not used.
+void VlaWrite(const VlaOptions& options, const VlaInputs& inputs, int64_t count, int64_t step_count,
+              const VlaState& state);
+
 }  // namespace lethe
 
 #endif  // LETHE_KERNELS_VLA_VLA_H_

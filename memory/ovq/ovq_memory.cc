@@ -109,45 +109,67 @@ OvqChunk OvqMemory::Pending(int64_t head, int64_t size) const {
 }
 
 absl::Status OvqMemory::Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) {
+  LETHE_CHECK(inputs.q.size() == inputs.k.size() && out.size() == inputs.v.size());
+  Advance(inputs, count, out);
+  return CheckReads("ovq", out);
+}
+
+absl::Status OvqMemory::Write(const MemoryInputs& inputs, int64_t count) {
+  Advance(inputs, count, {});
+  return absl::OkStatus();
+}
+
+void OvqMemory::Advance(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) {
   const auto num_keys = static_cast<size_t>(count * options_.num_heads * options_.key_dim);
   const auto num_values = static_cast<size_t>(count * options_.num_heads * options_.value_dim);
   LETHE_CHECK(count >= 1 && inputs.log_decay.empty() && inputs.precision.empty());
   LETHE_CHECK(inputs.write_direction.empty());
-  LETHE_CHECK(inputs.q.size() == num_keys && inputs.k.size() == num_keys);
-  LETHE_CHECK(inputs.v.size() == num_values && out.size() == num_values);
+  LETHE_CHECK(inputs.k.size() == num_keys && inputs.v.size() == num_values);
   for (int64_t done = 0; done < count;) {
     const int64_t pending = num_tokens_ % kChunkTokens;
     const int64_t size = std::min(count - done, kChunkTokens - pending);
     for (int64_t h = 0; h < options_.num_heads; ++h) {
-      StepWithinChunk(inputs, h, done, size, out);
+      AppendToChunk(inputs, h, done, size);
+      if (!out.empty()) ReadInChunk(inputs.q, h, done, size, out);
     }
     num_tokens_ += size;
     done += size;
     if (num_tokens_ % kChunkTokens == 0) MergePending();
   }
-  return CheckReads("ovq", out);
 }
 
-void OvqMemory::StepWithinChunk(const MemoryInputs& inputs, int64_t head, int64_t first,
-                                int64_t count, absl::Span<float> out) {
+void OvqMemory::AppendToChunk(const MemoryInputs& inputs, int64_t head, int64_t first,
+                              int64_t count) {
+  const auto key_dim = static_cast<size_t>(options_.key_dim);
+  const auto value_dim = static_cast<size_t>(options_.value_dim);
+  const auto num_heads = static_cast<size_t>(options_.num_heads);
+  const auto h = static_cast<size_t>(head);
+  const auto num_tokens = static_cast<size_t>(count);
+  const auto block = static_cast<size_t>(head * kChunkTokens + num_tokens_ % kChunkTokens);
+  for (size_t t = 0; t < num_tokens; ++t) {
+    const size_t token_head = (static_cast<size_t>(first) + t) * num_heads + h;
+    L2Normalize(inputs.k.subspan(token_head * key_dim, key_dim),
+                absl::MakeSpan(pending_keys_).subspan((block + t) * key_dim, key_dim));
+    const auto value = inputs.v.subspan(token_head * value_dim, value_dim);
+    std::copy(value.begin(), value.end(),
+              pending_values_.begin() + static_cast<ptrdiff_t>((block + t) * value_dim));
+  }
+}
+
+void OvqMemory::ReadInChunk(absl::Span<const float> q, int64_t head, int64_t first, int64_t count,
+                            absl::Span<float> out) const {
   const auto key_dim = static_cast<size_t>(options_.key_dim);
   const auto value_dim = static_cast<size_t>(options_.value_dim);
   const auto num_heads = static_cast<size_t>(options_.num_heads);
   const auto h = static_cast<size_t>(head);
   const auto num_tokens = static_cast<size_t>(count);
   const int64_t pending = num_tokens_ % kChunkTokens;
-  const auto block = static_cast<size_t>(head * kChunkTokens + pending);
   std::vector<float> queries(num_tokens * key_dim);
   std::vector<float> reads(num_tokens * value_dim);
   for (size_t t = 0; t < num_tokens; ++t) {
     const size_t token_head = (static_cast<size_t>(first) + t) * num_heads + h;
-    L2Normalize(inputs.q.subspan(token_head * key_dim, key_dim),
+    L2Normalize(q.subspan(token_head * key_dim, key_dim),
                 absl::MakeSpan(queries).subspan(t * key_dim, key_dim));
-    L2Normalize(inputs.k.subspan(token_head * key_dim, key_dim),
-                absl::MakeSpan(pending_keys_).subspan((block + t) * key_dim, key_dim));
-    const auto value = inputs.v.subspan(token_head * value_dim, value_dim);
-    std::copy(value.begin(), value.end(),
-              pending_values_.begin() + static_cast<ptrdiff_t>((block + t) * value_dim));
   }
   const float logit_scale = options_.beta[h] * std::sqrt(static_cast<float>(options_.key_dim));
   OvqRead(shape(), logit_scale, slots_[h], Pending(head, pending + count), pending, count, queries,

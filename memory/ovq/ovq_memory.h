@@ -2,8 +2,8 @@
 // docs/model-format.md).
 //
 // Equation:  kernels/ovq/ovq.h. The memory l2-normalises q and k itself. A token is read after it
-//            joined its chunk; the chunk is merged inside Step when num_tokens() reaches a multiple
-//            of 64.
+//            joined its chunk; the chunk is merged inside Step or Write when num_tokens() reaches
+//            a multiple of 64.
 // Shapes:    q, k: [count][H][K], raw; v: [count][H][V]; log_decay, precision, write_direction:
 //            empty. out: [count][H][V].
 // Units:     beta multiplies sqrt(K) q^ k^, one per head.
@@ -46,6 +46,7 @@ class OvqMemory final : public Memory {
   static absl::StatusOr<std::unique_ptr<OvqMemory>> Create(const OvqOptions& options);
 
   absl::Status Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) override;
+  absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;
@@ -61,9 +62,13 @@ class OvqMemory final : public Memory {
   OvqMemory(const OvqMemory&) = default;
 
   OvqChunk Pending(int64_t head, int64_t size) const;
-  // Tokens first .. first + count - 1 of the call, which do not cross a chunk's end, for one head.
-  void StepWithinChunk(const MemoryInputs& inputs, int64_t head, int64_t first, int64_t count,
-                       absl::Span<float> out);
+  // Step and Write; out empty: no reads.
+  void Advance(const MemoryInputs& inputs, int64_t count, absl::Span<float> out);
+  // For one head, tokens first .. first + count - 1 of the call, which do not cross a chunk's end:
+  // takes them into the chunk, and then reads for them.
+  void AppendToChunk(const MemoryInputs& inputs, int64_t head, int64_t first, int64_t count);
+  void ReadInChunk(absl::Span<const float> q, int64_t head, int64_t first, int64_t count,
+                   absl::Span<float> out) const;
   void MergePending();
 
   OvqShape shape() const { return {options_.key_dim, options_.value_dim, options_.max_slots}; }

@@ -50,22 +50,27 @@ absl::Status PalimpsaMemory::Step(const MemoryInputs& inputs, int64_t count,
                                   absl::Span<float> out) {
   LETHE_CHECK(count >= 1 && inputs.write_direction.empty());
   const PalimpsaInputs tokens{inputs.q, inputs.k, inputs.v, inputs.log_decay, inputs.precision};
-  std::vector<float> tree_m;
-  std::vector<float> tree_i_bar;
-  const bool sums_in_tree = FaultActive(Fault::kTreeOverChunks);
-  if (sums_in_tree) {
-    tree_m = m_;
-    tree_i_bar = i_bar_;
-    PalimpsaTree(options_.shape, tokens, count, absl::MakeSpan(tree_m), absl::MakeSpan(tree_i_bar));
+  if (FaultActive(Fault::kTreeOverChunks)) {
+    std::vector<float> m = m_;
+    std::vector<float> i_bar = i_bar_;
+    PalimpsaRecurrent(options_.shape, tokens, count, options_.read_scale, absl::MakeSpan(m),
+                      absl::MakeSpan(i_bar), out);
+    LETHE_RETURN_IF_ERROR(Write(inputs, count));
+  } else {
+    PalimpsaRecurrent(options_.shape, tokens, count, options_.read_scale, absl::MakeSpan(m_),
+                      absl::MakeSpan(i_bar_), out);
+    num_tokens_ += count;
   }
-  PalimpsaRecurrent(options_.shape, tokens, count, options_.read_scale, absl::MakeSpan(m_),
-                    absl::MakeSpan(i_bar_), out);
-  if (sums_in_tree) {
-    m_ = std::move(tree_m);
-    i_bar_ = std::move(tree_i_bar);
-  }
-  num_tokens_ += count;
   return CheckReads("palimpsa", out);
+}
+
+absl::Status PalimpsaMemory::Write(const MemoryInputs& inputs, int64_t count) {
+  LETHE_CHECK(count >= 1 && inputs.write_direction.empty());
+  const PalimpsaInputs tokens{{}, inputs.k, inputs.v, inputs.log_decay, inputs.precision};
+  const auto fold = FaultActive(Fault::kTreeOverChunks) ? &PalimpsaTree : &PalimpsaWrite;
+  fold(options_.shape, tokens, count, absl::MakeSpan(m_), absl::MakeSpan(i_bar_));
+  num_tokens_ += count;
+  return absl::OkStatus();
 }
 
 std::unique_ptr<MemorySnapshot> PalimpsaMemory::Snapshot() const {

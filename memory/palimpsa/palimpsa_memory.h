@@ -43,6 +43,7 @@ class PalimpsaMemory final : public Memory {
   static absl::StatusOr<std::unique_ptr<PalimpsaMemory>> Create(const PalimpsaOptions& options);
 
   absl::Status Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) override;
+  absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;

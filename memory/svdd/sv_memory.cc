@@ -194,22 +194,31 @@ absl::StatusOr<std::unique_ptr<SvMemory>> SvMemory::Create(const SvOptions& opti
 }
 
 absl::Status SvMemory::Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) {
+  LETHE_CHECK(inputs.q.size() == inputs.k.size() && out.size() == inputs.v.size());
+  if (!AllFinite(inputs.q)) return absl::OutOfRangeError("sv: a query component is not finite");
+  return Advance(inputs, count, out);
+}
+
+absl::Status SvMemory::Write(const MemoryInputs& inputs, int64_t count) {
+  return Advance(inputs, count, {});
+}
+
+absl::Status SvMemory::Advance(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) {
   const size_t num_heads = heads_.size();
   const size_t key_dim = Size(options_.key_dim);
   const size_t value_dim = Size(options_.value_dim);
-  LETHE_CHECK(count >= 1 && inputs.q.size() == Size(count) * num_heads * key_dim &&
-              inputs.k.size() == inputs.q.size() &&
-              inputs.v.size() == Size(count) * num_heads * value_dim &&
-              out.size() == inputs.v.size());
-  if (!AllFinite(inputs.q)) return absl::OutOfRangeError("sv: a query component is not finite");
+  LETHE_CHECK(count >= 1 && inputs.k.size() == Size(count) * num_heads * key_dim &&
+              inputs.v.size() == Size(count) * num_heads * value_dim);
   for (size_t h = 0; h < num_heads; ++h) {
     Head& head = *heads_[h];
     for (size_t t = 0; t < Size(count); ++t) {
       const size_t at = t * num_heads + h;
       LETHE_RETURN_IF_ERROR(head.Append(inputs.k.subspan(at * key_dim, key_dim),
                                         inputs.v.subspan(at * value_dim, value_dim)));
-      LETHE_RETURN_IF_ERROR(head.Read(inputs.q.subspan(at * key_dim, key_dim),
-                                      out.subspan(at * value_dim, value_dim)));
+      if (!out.empty()) {
+        LETHE_RETURN_IF_ERROR(head.Read(inputs.q.subspan(at * key_dim, key_dim),
+                                        out.subspan(at * value_dim, value_dim)));
+      }
       const int64_t reached = num_tokens_ + static_cast<int64_t>(t) + 1;
       if (reached % kChunkTokens == 0) LETHE_RETURN_IF_ERROR(head.SolveGate());
     }

@@ -9,15 +9,15 @@
 //            precision, write_direction: empty. out: [count][H][V].
 // Units:     beta multiplies sqrt(K) q.k, one per head.
 // Requires:  as memory.h.
-// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step: OUT_OF_RANGE when
-//            an input or a read is not finite, FAILED_PRECONDITION when n u_kappa exceeds ridge/2;
-//            then only Restore (or destruction) may follow. Restore: INVALID_ARGUMENT for a
-//            snapshot of another kind or shape.
+// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step, Write:
+//            OUT_OF_RANGE when an input or a read is not finite, FAILED_PRECONDITION when n u_kappa
+//            exceeds ridge/2; then only Restore (or destruction) may follow. Restore:
+//            INVALID_ARGUMENT for a snapshot of another kind or shape.
 // Effects:   as memory.h. A token is read after its key joined the local part; the gate is solved
-//            inside Step when num_tokens() reaches a multiple of 64. A snapshot holds ranks and
-//            gates, no keys or values (Restore truncates the ones present), so it is valid only
-//            under the contract of memory.h. Clone copies keys, values and gates, not the solver's
-//            caches.
+//            inside Step or Write when num_tokens() reaches a multiple of 64. A snapshot holds
+//            ranks and gates, no keys or values (Restore truncates the ones present), so it is
+//            valid only under the contract of memory.h. Clone copies keys, values and gates, not
+//            the solver's caches.
 // Numerics:  f32 reads (8 fixed lanes over key components, support in rank order then local
 //            tokens), f64 gates; bits are a function of the token sequence alone. Cost per token
 //            O(H ((D + 64) K + (|S u E| + 64) V)), D distinct keys of S u E, plus the solve.
@@ -66,6 +66,7 @@ class SvMemory final : public Memory {
   ~SvMemory() override;
 
   absl::Status Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) override;
+  absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;
@@ -87,6 +88,9 @@ class SvMemory final : public Memory {
   struct Head;
 
   explicit SvMemory(const SvOptions& options);
+
+  // Step and Write; out empty: no reads.
+  absl::Status Advance(const MemoryInputs& inputs, int64_t count, absl::Span<float> out);
 
   SvOptions options_;
   int64_t num_tokens_ = 0;

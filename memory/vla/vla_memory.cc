@@ -71,6 +71,14 @@ absl::Status VlaMemory::Step(const MemoryInputs& inputs, int64_t count, absl::Sp
   return CheckReads("vla", out);
 }
 
+absl::Status VlaMemory::Write(const MemoryInputs& inputs, int64_t count) {
+  LETHE_CHECK(count >= 1 && inputs.log_decay.empty() && inputs.precision.empty());
+  VlaWrite(options_, {{}, inputs.k, inputs.v, inputs.write_direction}, count, step_count_, State());
+  num_tokens_ += count;
+  step_count_ += count;
+  return absl::OkStatus();
+}
+
 std::unique_ptr<MemorySnapshot> VlaMemory::Snapshot() const {
   return std::make_unique<VlaSnapshot>(num_tokens_, step_count_, a_, s_, key_sum_);
 }

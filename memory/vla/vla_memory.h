@@ -38,6 +38,7 @@ class VlaMemory final : public Memory {
   static absl::StatusOr<std::unique_ptr<VlaMemory>> Create(const VlaOptions& options);
 
   absl::Status Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) override;
+  absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;

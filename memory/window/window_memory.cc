@@ -62,6 +62,17 @@ absl::Status WindowMemory::Step(const MemoryInputs& inputs, int64_t count, absl:
   return absl::OkStatus();
 }
 
+absl::Status WindowMemory::Write(const MemoryInputs& inputs, int64_t count) {
+  LETHE_CHECK(count >= 1);
+  LETHE_CHECK(inputs.log_decay.empty() && inputs.precision.empty() &&
+              inputs.write_direction.empty());
+  const WindowAttentionShape& shape = state_.shape();
+  LETHE_CHECK(inputs.k.size() == static_cast<size_t>(count * shape.num_heads * shape.key_dim));
+  state_.Append(inputs.k, inputs.v);
+  num_tokens_ += count;
+  return absl::OkStatus();
+}
+
 std::unique_ptr<MemorySnapshot> WindowMemory::Snapshot() const {
   return std::make_unique<WindowSnapshot>(state_, num_tokens_);
 }

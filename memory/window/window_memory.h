@@ -33,6 +33,7 @@ class WindowMemory : public Memory {
                                                               absl::Span<const float> slopes);
 
   absl::Status Step(const MemoryInputs& inputs, int64_t count, absl::Span<float> out) override;
+  absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;

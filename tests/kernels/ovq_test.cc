@@ -1,10 +1,13 @@
 // Goal: the f32 form of OVQ follows the double reference and the tie rules, and its bits do not
 // depend on the cut.
 // Method: the reference replays the device's assignments, each of which must be within rounding of
-// the best; repeated and hand-made keys for the ties; every cut of a chunk's reads.
+// the best; repeated and hand-made keys for the ties; every cut of a chunk's reads; merges against
+// plain loops over Dot, bit for bit.
 #include "kernels/ovq/ovq.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -115,6 +118,92 @@ TEST(OvqTest, BitsOfAReadDoNotDependOnTheCut) {
       EXPECT_EQ(out, whole) << cut;
     }
     OvqMerge(shape, chunk_index * kOvqChunkTokens, chunk.View(), &slots, {});
+  }
+}
+
+// A merge after the first, written down plainly: Dot has the order of summation that ovq.h
+// promises.
+OvqSlots PlainMerge(const OvqShape& shape, size_t num_new, const Chunk& chunk, OvqSlots slots) {
+  const auto key_dim = static_cast<size_t>(shape.key_dim);
+  const auto value_dim = static_cast<size_t>(shape.value_dim);
+  const auto row = [](const std::vector<float>& x, size_t index, size_t size) {
+    return absl::MakeConstSpan(x).subspan(index * size, size);
+  };
+  const size_t num_old = slots.counts.size();
+  std::vector<size_t> joined(kChunk);
+  std::vector<std::pair<float, size_t>> order;
+  for (size_t i = 0; i < kChunk; ++i) {
+    std::vector<float> dots;
+    for (size_t n = 0; n < num_old; ++n) {
+      dots.push_back(Dot(row(chunk.keys, i, key_dim), row(slots.keys, n, key_dim)));
+    }
+    const auto best = std::max_element(dots.begin(), dots.end());
+    joined[i] = static_cast<size_t>(best - dots.begin());
+    order.emplace_back(*best, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<size_t> seeds;
+  for (size_t n = 0; n < num_new; ++n) seeds.push_back(order[n].second);
+  std::sort(seeds.begin(), seeds.end());
+  const OvqSlots old = slots;
+  for (size_t n = 0; n < num_old; ++n) {
+    std::vector<float> key_sum(key_dim);
+    std::vector<float> value_sum(value_dim);
+    int32_t count = 0;
+    for (size_t i = 0; i < kChunk; ++i) {
+      if (joined[i] != n || std::binary_search(seeds.begin(), seeds.end(), i)) continue;
+      ++count;
+      for (size_t j = 0; j < key_dim; ++j) key_sum[j] += chunk.keys[i * key_dim + j];
+      for (size_t j = 0; j < value_dim; ++j) value_sum[j] += chunk.values[i * value_dim + j];
+    }
+    if (count == 0) continue;
+    slots.counts[n] += count;
+    slots.log_counts[n] = Log(static_cast<float>(slots.counts[n]));
+    const auto mean = [&](float before, float sum) {
+      return std::fma(static_cast<float>(old.counts[n]), before, sum) /
+             static_cast<float>(slots.counts[n]);
+    };
+    for (size_t j = 0; j < key_dim; ++j) {
+      slots.keys[n * key_dim + j] = mean(old.keys[n * key_dim + j], key_sum[j]);
+    }
+    for (size_t j = 0; j < value_dim; ++j) {
+      slots.values[n * value_dim + j] = mean(old.values[n * value_dim + j], value_sum[j]);
+    }
+  }
+  for (size_t seed : seeds) {
+    const auto key = row(chunk.keys, seed, key_dim);
+    const auto value = row(chunk.values, seed, value_dim);
+    slots.keys.insert(slots.keys.end(), key.begin(), key.end());
+    slots.values.insert(slots.values.end(), value.begin(), value.end());
+    slots.counts.push_back(1);
+    slots.log_counts.push_back(0.0f);
+  }
+  return slots;
+}
+
+TEST(OvqTest, MergesHaveTheBitsOfPlainLoops) {
+  RandomSource random(5);
+  for (const OvqShape& shape :
+       {OvqShape{64, 64, 200}, OvqShape{64, 8, 2}, OvqShape{8, 16, 7}, OvqShape{72, 24, 60}}) {
+    OvqSlots slots;
+    for (int64_t t = 0; t < 8 * kOvqChunkTokens; t += kOvqChunkTokens) {
+      Chunk chunk(shape, &random);
+      // Copies within the chunk and of a slot's key: ties, and similarities equal to others.
+      const auto key_dim = static_cast<size_t>(shape.key_dim);
+      for (size_t i = 0; i < 10; ++i) {
+        const float* from = i % 2 == 0 || t == 0 ? chunk.keys.data() : slots.keys.data();
+        std::copy_n(from, key_dim, &chunk.keys[(11 + 5 * i) * key_dim]);
+      }
+      const auto num_new = static_cast<size_t>(OvqNumSlots(shape.max_slots, t + kOvqChunkTokens) -
+                                               OvqNumSlots(shape.max_slots, t));
+      const OvqSlots want = t == 0 ? OvqSlots() : PlainMerge(shape, num_new, chunk, slots);
+      OvqMerge(shape, t, chunk.View(), &slots, {});
+      if (t == 0) continue;
+      EXPECT_EQ(slots.counts, want.counts);
+      EXPECT_EQ(slots.log_counts, want.log_counts);
+      EXPECT_EQ(slots.keys, want.keys);
+      EXPECT_EQ(slots.values, want.values);
+    }
   }
 }
 

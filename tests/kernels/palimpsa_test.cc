@@ -1,7 +1,7 @@
 // Goal: the f32 form of Palimpsa follows the double reference, and its bits are a function of the
 // token sequence.
-// Method: random inputs at several shapes; every cut of a sequence into calls; tiny precisions;
-// hostile values.
+// Method: random inputs at several shapes; every cut of a sequence into calls, with and without
+// reads; plain loops for the state's bits; tiny precisions; hostile values.
 #include "kernels/palimpsa/palimpsa.h"
 
 #include <cmath>
@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 
+#include "kernels/math/math.h"
 #include "kernels/palimpsa/palimpsa_ref.h"
 #include "tests/kernels/stream_inputs.h"
 
@@ -33,10 +34,11 @@ Tokens RandomTokens(const PalimpsaShape& shape, int64_t count, uint64_t seed,
           random.Uniforms(heads * shape.value_dim, 0.0f, precision_max)};
 }
 
-// The state and reads after folding the tokens in calls of the given lengths, repeated in turn.
+// The state and reads after folding the tokens in calls of the given lengths, repeated in turn;
+// every write_period-th call reads, the others only write.
 struct Folded {
   Folded(const PalimpsaShape& shape, const Tokens& tokens, int64_t count,
-         const std::vector<int64_t>& cuts, bool has_precision = true)
+         const std::vector<int64_t>& cuts, bool has_precision = true, size_t write_period = 1)
       : m(static_cast<size_t>(shape.num_heads * shape.value_dim * shape.key_dim)),
         i_bar(has_precision ? m.size() : 0),
         out(tokens.value.size()) {
@@ -55,9 +57,14 @@ struct Folded {
                             part(tokens.log_decay, shape.num_heads),
                             {}};
       if (has_precision) inputs.precision = part(tokens.precision, values);
-      PalimpsaRecurrent(shape, inputs, size, 0.125f, absl::MakeSpan(m), absl::MakeSpan(i_bar),
-                        absl::MakeSpan(out).subspan(static_cast<size_t>(first * values),
-                                                    static_cast<size_t>(size * values)));
+      if (cut % write_period == write_period - 1) {
+        PalimpsaRecurrent(shape, inputs, size, 0.125f, absl::MakeSpan(m), absl::MakeSpan(i_bar),
+                          absl::MakeSpan(out).subspan(static_cast<size_t>(first * values),
+                                                      static_cast<size_t>(size * values)));
+      } else {
+        inputs.q = {};
+        PalimpsaWrite(shape, inputs, size, absl::MakeSpan(m), absl::MakeSpan(i_bar));
+      }
       first += size;
     }
   }
@@ -96,6 +103,42 @@ TEST(PalimpsaRecurrentTest, BitsDoNotDependOnTheCut) {
     EXPECT_EQ(cut.out, whole.out);
     EXPECT_EQ(cut.m, whole.m);
     EXPECT_EQ(cut.i_bar, whole.i_bar);
+  }
+}
+
+// The formula of palimpsa.h, element by element.
+TEST(PalimpsaWriteTest, StatesHaveTheBitsOfPlainLoops) {
+  constexpr size_t kCount = 150;
+  for (const PalimpsaShape& shape :
+       {PalimpsaShape{1, 8, 8}, PalimpsaShape{3, 40, 24}, PalimpsaShape{2, 64, 64},
+        PalimpsaShape{1, 104, 5}, PalimpsaShape{2, 32, 72}}) {
+    const Tokens tokens = RandomTokens(shape, kCount, 7);
+    const auto num_heads = static_cast<size_t>(shape.num_heads);
+    const auto key_dim = static_cast<size_t>(shape.key_dim);
+    const auto value_dim = static_cast<size_t>(shape.value_dim);
+    std::vector<float> m(num_heads * value_dim * key_dim);
+    std::vector<float> i_bar(m.size());
+    for (size_t index = 0; index < m.size(); ++index) {
+      const size_t head = index / (value_dim * key_dim);
+      for (size_t t = 0; t < kCount; ++t) {
+        const size_t row = t * num_heads + head;
+        const float decay = Exp(tokens.log_decay[row]);
+        const float k = tokens.k[row * key_dim + index % key_dim];
+        const size_t value_index = row * value_dim + index / key_dim % value_dim;
+        m[index] = std::fma(tokens.value[value_index], k, decay * m[index]);
+        i_bar[index] = std::fma(tokens.precision[value_index], k * k, decay * i_bar[index]);
+      }
+    }
+    for (bool has_precision : {true, false}) {
+      for (const std::vector<int64_t>& cuts :
+           std::vector<std::vector<int64_t>>{{150}, {64}, {1}, {65, 3}, {7, 64}}) {
+        for (size_t write_period : std::vector<size_t>{1, 2, 200}) {
+          const Folded folded(shape, tokens, kCount, cuts, has_precision, write_period);
+          EXPECT_EQ(folded.m, m);
+          EXPECT_EQ(folded.i_bar, has_precision ? i_bar : std::vector<float>());
+        }
+      }
+    }
   }
 }
 

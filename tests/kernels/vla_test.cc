@@ -1,15 +1,19 @@
 // Goal: the f32 form of VLA follows the double reference, its bits are a function of the token
 // sequence, and a very long session stays finite and well-conditioned.
-// Method: random inputs at several shapes, variants and reads; every cut of a sequence into calls;
-// a million tokens at a small size with the nudge.
+// Method: random inputs at several shapes, variants and reads; every cut of a sequence into calls,
+// with and without reads; plain loops for the state's bits; a million tokens at a small size with
+// the nudge.
 #include "kernels/vla/vla.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include <Eigen/Core>
 #include <Eigen/Eigenvalues>
 
+#include "kernels/math/math.h"
 #include "kernels/vla/vla_ref.h"
 #include "tests/kernels/stream_inputs.h"
 
@@ -36,7 +40,8 @@ Tokens RandomTokens(const VlaOptions& options, int64_t count, uint64_t seed) {
   return tokens;
 }
 
-// The state and reads after folding the tokens in calls of the given lengths, repeated in turn.
+// The state and reads after folding the tokens in calls of the given lengths, repeated in turn;
+// every write_period-th call reads, the others only write.
 struct Folded {
   explicit Folded(const VlaOptions& options)
       : a(static_cast<size_t>(options.num_heads * options.key_dim * options.key_dim)),
@@ -48,7 +53,7 @@ struct Folded {
   }
 
   Folded(const VlaOptions& options, const Tokens& tokens, int64_t count,
-         const std::vector<int64_t>& cuts)
+         const std::vector<int64_t>& cuts, size_t write_period = 1)
       : Folded(options) {
     out.resize(tokens.v.size());
     size_t cut = 0;
@@ -60,10 +65,14 @@ struct Folded {
                                          static_cast<size_t>(size * per_token));
       };
       const int64_t values = options.num_heads * options.value_dim;
-      VlaRecurrent(options, {part(tokens.q), part(tokens.k), part(tokens.v), part(tokens.u)}, size,
-                   first, State(),
-                   absl::MakeSpan(out).subspan(static_cast<size_t>(first * values),
-                                               static_cast<size_t>(size * values)));
+      const VlaInputs inputs{part(tokens.q), part(tokens.k), part(tokens.v), part(tokens.u)};
+      if (cut % write_period == write_period - 1) {
+        VlaRecurrent(options, inputs, size, first, State(),
+                     absl::MakeSpan(out).subspan(static_cast<size_t>(first * values),
+                                                 static_cast<size_t>(size * values)));
+      } else {
+        VlaWrite(options, {{}, inputs.k, inputs.v, inputs.write_direction}, size, first, State());
+      }
       first += size;
     }
   }
@@ -135,6 +144,71 @@ TEST(VlaRecurrentTest, BitsDoNotDependOnTheCut) {
       EXPECT_EQ(cut.a, whole.a);
       EXPECT_EQ(cut.s, whole.s);
       EXPECT_EQ(cut.key_sum, whole.key_sum);
+    }
+  }
+}
+
+// The formula of vla.h in its order of summation, for one head.
+Folded PlainLoops(const VlaOptions& options, const Tokens& tokens, size_t count) {
+  const auto key_dim = static_cast<size_t>(options.key_dim);
+  const auto value_dim = static_cast<size_t>(options.value_dim);
+  Folded plain(options);
+  const auto row = [](const std::vector<float>& x, size_t index, size_t size) {
+    return absl::MakeConstSpan(x).subspan(index * size, size);
+  };
+  const auto times_a = [&](absl::Span<const float> x) {
+    std::vector<float> y(key_dim);
+    for (size_t i = 0; i < key_dim; ++i) {
+      for (size_t j = 0; j < key_dim; ++j) y[j] = std::fma(plain.a[i * key_dim + j], x[i], y[j]);
+    }
+    return y;
+  };
+  for (size_t t = 0; t < count; ++t) {
+    const auto k = row(tokens.k, t, key_dim);
+    std::vector<float> key_unit(key_dim);
+    L2Normalize(k, absl::MakeSpan(key_unit));
+    const auto u = tokens.u.empty() ? absl::MakeConstSpan(key_unit) : row(tokens.u, t, key_dim);
+    std::vector<float> w = times_a(u);
+    const float root =
+        std::sqrt(std::max(1.0f + Dot(u, w), static_cast<float>(kVlaDenominatorMin)));
+    for (float& element : w) element /= root;
+    for (size_t i = 0; i < key_dim; ++i) {
+      for (size_t j = 0; j < key_dim; ++j) {
+        float& a = plain.a[i * key_dim + j];
+        a = std::fma(-w[i], w[j], a);
+        const bool nudges = options.nudge && i == j && (t + 1) % kVlaNudgePeriod == 0;
+        if (nudges) a += static_cast<float>(kVlaNudge);
+      }
+    }
+    std::vector<float> alpha = times_a(key_unit);
+    if (!tokens.u.empty()) L2Normalize(alpha, absl::MakeSpan(alpha));
+    for (size_t i = 0; i < value_dim; ++i) {
+      const float error = tokens.v[t * value_dim + i] - Dot(row(plain.s, i, key_dim), key_unit);
+      for (size_t j = 0; j < key_dim; ++j) {
+        plain.s[i * key_dim + j] = std::fma(error, alpha[j], plain.s[i * key_dim + j]);
+      }
+    }
+    for (size_t j = 0; j < plain.key_sum.size(); ++j) plain.key_sum[j] += k[j];
+  }
+  return plain;
+}
+
+TEST(VlaWriteTest, StatesHaveTheBitsOfPlainLoops) {
+  constexpr int64_t kCount = 150;
+  for (const auto& [key_dim, value_dim] :
+       std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {8, 8}, {40, 24}, {104, 8}, {32, 72}}) {
+    for (const VlaOptions& options : AllKinds(1, key_dim, value_dim)) {
+      const Tokens tokens = RandomTokens(options, kCount, 6);
+      const Folded plain = PlainLoops(options, tokens, kCount);
+      for (const std::vector<int64_t>& cuts :
+           std::vector<std::vector<int64_t>>{{150}, {64}, {1}, {65, 3}, {19, 1, 20}}) {
+        for (size_t write_period : std::vector<size_t>{1, 2, 200}) {
+          const Folded folded(options, tokens, kCount, cuts, write_period);
+          EXPECT_EQ(folded.a, plain.a);
+          EXPECT_EQ(folded.s, plain.s);
+          EXPECT_EQ(folded.key_sum, plain.key_sum);
+        }
+      }
     }
   }
 }

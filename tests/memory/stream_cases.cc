@@ -92,6 +92,21 @@ std::vector<float> StepThrough(const StreamCase& stream, const StreamTokens& tok
   return reads;
 }
 
+void WriteAndStepThrough(const StreamCase& stream, const StreamTokens& tokens, int64_t first,
+                         int64_t last, const std::vector<int64_t>& cuts, Memory* memory) {
+  for (size_t cut = 0; first < last; ++cut) {
+    const int64_t size = std::min(cuts[cut % cuts.size()], last - first);
+    if (cut % 2 == 0) {
+      MemoryInputs inputs = tokens.Slice(first, size);
+      inputs.q = {};
+      EXPECT_OK(memory->Write(inputs, size));
+    } else {
+      StepThrough(stream, tokens, first, first + size, {size}, memory);
+    }
+    first += size;
+  }
+}
+
 std::string CanonicalBytes(const Memory& memory) {
   ByteWriter writer;
   memory.AppendCanonicalState(&writer);

@@ -55,6 +55,10 @@ class StreamTokens {
 std::vector<float> StepThrough(const StreamCase& stream, const StreamTokens& tokens, int64_t first,
                                int64_t last, const std::vector<int64_t>& cuts, Memory* memory);
 
+// The same tokens through calls of Write and Step in turn; the reads are dropped.
+void WriteAndStepThrough(const StreamCase& stream, const StreamTokens& tokens, int64_t first,
+                         int64_t last, const std::vector<int64_t>& cuts, Memory* memory);
+
 std::string CanonicalBytes(const Memory& memory);
 
 }  // namespace lethe::testing

@@ -1,6 +1,6 @@
 // Goal: every streaming memory is a fold: its reads, its canonical state and its future are, bit
-// for bit, a function of the token sequence, whatever the cut into calls and whatever snapshots,
-// restores and clones came between.
+// for bit, a function of the token sequence, whatever the cut into calls of Step and Write and
+// whatever snapshots, restores and clones came between.
 // Method: each kind against a fresh memory that was given the same tokens one by one.
 #include <algorithm>
 #include <cmath>
@@ -25,6 +25,7 @@ using testing::StatusIs;
 using testing::StepThrough;
 using testing::StreamCase;
 using testing::StreamTokens;
+using testing::WriteAndStepThrough;
 
 class StreamMemoriesTest : public ::testing::TestWithParam<StreamCase> {
  protected:
@@ -65,6 +66,65 @@ TEST_P(StreamMemoriesTest, BitsDoNotDependOnTheCut) {
     EXPECT_EQ(StepThrough(stream(), tokens, 0, tokens.count(), cuts, memory.get()), want);
     EXPECT_EQ(CanonicalBytes(*memory), CanonicalBytes(*one_by_one));
     EXPECT_EQ(memory->num_tokens(), tokens.count());
+  }
+}
+
+// 20 tokens are a nudge of VLA, 64 a chunk of OVQ: the cuts end before, on and after both.
+TEST_P(StreamMemoriesTest, WriteLeavesTheStateThatStepLeaves) {
+  const StreamTokens tokens(stream(), 331, 11);
+  std::vector<std::vector<int64_t>> all_cuts = {{331},   {64},    {1},         {63, 1},
+                                                {19, 2}, {65, 7}, {128, 20, 3}};
+  RandomSource random(12);
+  for (int trial = 0; trial < 5; ++trial) {
+    std::vector<int64_t> cuts(20);
+    for (int64_t& cut : cuts) cut = random.Integer(1, 100);
+    all_cuts.push_back(cuts);
+  }
+  for (const std::vector<int64_t>& cuts : all_cuts) {
+    for (int64_t rank : {1, 63, 64, 65, 200, 256, 331}) {
+      std::unique_ptr<Memory> memory = stream().create();
+      WriteAndStepThrough(stream(), tokens, 0, rank, cuts, memory.get());
+      std::unique_ptr<Memory> fresh = FreshAfter(tokens, rank);
+      ExpectSameNowAndLater(tokens, rank, memory.get(), fresh.get());
+    }
+  }
+}
+
+TEST_P(StreamMemoriesTest, WriteAfterARestoreEqualsAFreshMemory) {
+  const StreamTokens tokens(stream(), 300, 13);
+  const StreamTokens others(stream(), 300, 14);
+  for (int64_t rank : {0, 19, 63, 64, 100, 128}) {
+    std::unique_ptr<Memory> memory = stream().create();
+    WriteAndStepThrough(stream(), tokens, 0, rank, {64, 5}, memory.get());
+    const std::unique_ptr<MemorySnapshot> snapshot = memory->Snapshot();
+    WriteAndStepThrough(stream(), others, 0, 170, {50}, memory.get());
+    ASSERT_OK(memory->Restore(*snapshot));
+    std::unique_ptr<Memory> clone = memory->Clone();
+    for (Memory* each : {memory.get(), clone.get()}) {
+      WriteAndStepThrough(stream(), tokens, rank, 220, {64, 33}, each);
+      std::unique_ptr<Memory> fresh = FreshAfter(tokens, 220);
+      ExpectSameNowAndLater(tokens, 220, each, fresh.get());
+    }
+  }
+}
+
+// Overflow may show only in the read after it.
+TEST_P(StreamMemoriesTest, HugeWritesShowInTheNextReadOrStayFinite) {
+  for (bool scales_keys : {false, true}) {
+    StreamTokens huge(stream(), 200, 15);
+    for (float& element : scales_keys ? huge.k : huge.v) element *= 1e38f / 8.0f;
+    std::unique_ptr<Memory> written = stream().create();
+    std::unique_ptr<Memory> stepped = stream().create();
+    const std::unique_ptr<MemorySnapshot> start = written->Snapshot();
+    std::vector<float> out(static_cast<size_t>(199 * stream().num_heads * stream().value_dim));
+    EXPECT_OK(written->Write(huge.Slice(0, 199), 199));
+    stepped->Step(huge.Slice(0, 199), 199, absl::MakeSpan(out)).IgnoreError();
+    const auto last = absl::MakeSpan(out).first(out.size() / 199);
+    const absl::Status status = written->Step(huge.Slice(199, 1), 1, last);
+    EXPECT_EQ(status, stepped->Step(huge.Slice(199, 1), 1, last));
+    EXPECT_TRUE(!status.ok() || std::isfinite(testing::MaxAbs(last)));
+    ASSERT_OK(written->Restore(*start));
+    EXPECT_EQ(CanonicalBytes(*written), CanonicalBytes(*stream().create()));
   }
 }
 

@@ -83,6 +83,13 @@ std::vector<float> Step(Memory* memory, const Tokens& tokens) {
   return out;
 }
 
+void Write(Memory* memory, const Tokens& tokens) {
+  MemoryInputs inputs;
+  inputs.k = tokens.k;
+  inputs.v = tokens.v;
+  EXPECT_OK(memory->Write(inputs, tokens.count));
+}
+
 std::string State(const Memory& memory) {
   ByteWriter writer;
   memory.AppendCanonicalState(&writer);
@@ -155,6 +162,33 @@ TEST(SvMemoryTest, CutsIntoCallsDoNotMatter) {
     }
     EXPECT_EQ(expected, out) << cut;
     EXPECT_EQ(State(*whole), State(*memory)) << cut;
+  }
+}
+
+TEST(SvMemoryTest, WriteLeavesTheStateThatStepLeaves) {
+  const Tokens tokens = MakeTokens(260, 7);
+  const Tokens later = MakeTokens(70, 8);
+  for (const int64_t cut : {1, 63, 64, 65, 260}) {
+    const std::unique_ptr<SvMemory> written = MakeMemory();
+    const std::unique_ptr<SvMemory> stepped = MakeMemory();
+    Write(written.get(), Slice(tokens, 0, 40));
+    const std::unique_ptr<MemorySnapshot> snapshot = written->Snapshot();
+    Write(written.get(), Slice(tokens, 100, 60));
+    ASSERT_OK(written->Restore(*snapshot));
+    Step(stepped.get(), Slice(tokens, 0, 40));
+    for (int64_t begin = 40; begin < tokens.count; begin += cut) {
+      const Tokens part = Slice(tokens, begin, std::min(cut, tokens.count - begin));
+      if ((begin - 40) / cut % 3 == 2) {
+        Step(written.get(), part);
+      } else {
+        Write(written.get(), part);
+      }
+      Step(stepped.get(), part);
+    }
+    EXPECT_EQ(State(*written), State(*stepped)) << cut;
+    EXPECT_EQ(written->num_tokens(), tokens.count);
+    EXPECT_EQ(Step(written.get(), later), Step(stepped.get(), later)) << cut;
+    EXPECT_EQ(State(*written), State(*stepped)) << cut;
   }
 }
 

@@ -1,9 +1,11 @@
 // Goal: WindowMemory keeps the contract of Memory: a fold whose outputs, state, snapshots and
-// clones are a function of the tokens alone; Create refuses what docs/model-format.md does.
+// clones are a function of the tokens alone, read or only written; Create refuses what
+// docs/model-format.md does.
 // Method: random cuts against single steps; restore and replay against a run that was never
 // interrupted.
 #include "memory/window/window_memory.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <random>
@@ -54,6 +56,15 @@ class WindowMemoryTest : public ::testing::Test {
     return out;
   }
 
+  void Write(int64_t begin, int64_t end, Memory* memory) const {
+    MemoryInputs inputs;
+    inputs.k = absl::MakeConstSpan(k_).subspan(static_cast<size_t>(begin * 32),
+                                               static_cast<size_t>((end - begin) * 32));
+    inputs.v = absl::MakeConstSpan(v_).subspan(static_cast<size_t>(begin * 16),
+                                               static_cast<size_t>((end - begin) * 16));
+    EXPECT_OK(memory->Write(inputs, end - begin));
+  }
+
   static std::string StateBytes(const Memory& memory) {
     ByteWriter writer;
     memory.AppendCanonicalState(&writer);
@@ -76,6 +87,32 @@ TEST_F(WindowMemoryTest, SixtyFourTokensAtOnceEqualSixtyFourSteps) {
     EXPECT_EQ(all, each);
     EXPECT_EQ(StateBytes(*at_once), StateBytes(*by_steps));
     EXPECT_EQ(at_once->num_tokens(), begin + kChunkTokens);
+  }
+}
+
+TEST_F(WindowMemoryTest, WriteLeavesTheStateThatStepLeaves) {
+  for (const int64_t window : {1, 2, 24, 100}) {
+    const WindowAttentionShape shape = {2, 16, 8, window};
+    for (const int64_t cut : {1, 5, 23, 24, 64, 110}) {
+      auto written = Create(shape);
+      auto stepped = Create(shape);
+      for (int64_t begin = 0; begin < 110; begin += cut) {
+        const int64_t end = std::min<int64_t>(begin + cut, 110);
+        if (begin / cut % 3 == 2) {
+          Run(begin, end, written.get());
+        } else {
+          Write(begin, end, written.get());
+        }
+        Run(begin, end, stepped.get());
+        EXPECT_EQ(StateBytes(*written), StateBytes(*stepped));
+      }
+      EXPECT_EQ(written->num_tokens(), 110);
+      const auto snapshot = written->Snapshot();
+      EXPECT_EQ(Run(110, 150, written.get()), Run(110, 150, stepped.get()));
+      ASSERT_OK(written->Restore(*snapshot));
+      Write(110, 150, written.get());
+      EXPECT_EQ(StateBytes(*written), StateBytes(*stepped));
+    }
   }
 }
 
