@@ -87,6 +87,50 @@ void GramCache::CopyKeys(const GramCache& other) {
   MakeRoom();
 }
 
+void GramCache::SetEdited(const GramCache& before, const KeyEdit& edit) {
+  const std::vector<int64_t> group_before = groups_.SetEdited(before.groups_, edit);
+  MakeRoom();
+  WipedVector<double> new_keys;
+  std::vector<int64_t> carried;
+  for (int64_t i = 0; i < num_groups(); ++i) {
+    const int64_t old = group_before[static_cast<size_t>(i)];
+    if (old == KeyEdit::kNone) {
+      new_keys.insert(new_keys.end(), groups_.Key(i).begin(), groups_.Key(i).end());
+    } else if (before.CachedLength(old) == before.num_groups()) {
+      // A short row lacks the newest keys; those of a solved list are whole.
+      carried.push_back(i);
+    }
+  }
+  store_.Reserve(carried.size() + carried.size() / 8 + kSpareRows);
+  for (const int64_t i : carried) {
+    const auto old = static_cast<size_t>(group_before[static_cast<size_t>(i)]);
+    CarryRow(before.rows_[old].data, group_before, new_keys, i);
+  }
+}
+
+void GramCache::CarryRow(const double* before, const std::vector<int64_t>& group_before,
+                         absl::Span<const double> new_keys, int64_t index) {
+  const absl::Span<const double> key = groups_.Key(index);
+  std::vector<double> evaluated(new_keys.size() / key.size());
+  GramRow(key, new_keys, sigma_, absl::MakeSpan(evaluated));
+  num_evaluations_ += static_cast<int64_t>(evaluated.size());
+  const size_t length = group_before.size();
+  CachedRow& row = rows_[static_cast<size_t>(index)];
+  row = {store_.Take(), length};
+  size_t next = 0;
+  for (size_t begin = 0; begin < length;) {
+    const int64_t first = group_before[begin];
+    if (first == KeyEdit::kNone) {
+      row.data[begin++] = evaluated[next++];
+      continue;
+    }
+    size_t end = begin + 1;
+    while (end < length && group_before[end] == group_before[end - 1] + 1) ++end;
+    std::copy_n(before + first, end - begin, row.data + begin);
+    begin = end;
+  }
+}
+
 void GramCache::Truncate(int64_t num_keys_kept) {
   groups_.Truncate(num_keys_kept);
   const auto kept = static_cast<size_t>(num_groups());

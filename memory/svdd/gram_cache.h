@@ -42,6 +42,9 @@ class GramCache {
   void Append(absl::Span<const double> keys);
   // The keys of another head, without its rows; this one has none yet.
   void CopyKeys(const GramCache& other);
+  // The keys that `edit` makes of another head's, and its rows of the keys that stay: entries of new
+  // keys are evaluated, the others copied. This one has no keys yet.
+  void SetEdited(const GramCache& before, const KeyEdit& edit);
   void Truncate(int64_t num_keys);
   // Removes one key; later ones move down.
   void Erase(int64_t rank);
@@ -97,6 +100,10 @@ class GramCache {
   // Erase on the rows.
   void EraseGroup(size_t group);
   void MoveGroup(size_t from, size_t to);
+  // The row of a group of the other cache by this one's numbers.
+  // new_keys: of the groups without one before.
+  void CarryRow(const double* before, const std::vector<int64_t>& group_before,
+                absl::Span<const double> new_keys, int64_t index);
 
   double sigma_;
   KeyGroups groups_;
