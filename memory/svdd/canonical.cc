@@ -20,10 +20,15 @@ namespace lethe::svdd {
 struct CanonicalSolver::State {
   explicit State(const Params& p) : params(p), gram(p.sigma, p.key_dim), factor(p.ridge) {}
 
+  absl::Status CheckCount() const;
   void SolveSaturated();
-  void SolveBeyondMass();
+  void SolveBeyondMass(Start start);
+  // The solution of another list, if it is of the same mass and proved, as a start.
+  Start EditedStart(const Solution& before, const KeyEdit& edit);
   Start WarmStart() const;
   void KeepSupportRows();
+  // Overwrites and drops the caches whose bits say by which way the solution was reached.
+  void DropPathNumbers();
 
   Params params;
   GramCache gram;
@@ -36,6 +41,11 @@ struct CanonicalSolver::State {
   int64_t summed_ranks = 0;
   int64_t saturated_values = 0;  // kernel values of SolveSaturated
 };
+
+absl::Status CanonicalSolver::State::CheckCount() const {
+  if (RidgeLower(params, gram.num_keys()) >= 0.5 * params.ridge) return absl::OkStatus();
+  return absl::FailedPreconditionError("too many keys for this ridge: n u_kappa exceeds ridge/2");
+}
 
 // Row sums are folds in rank order, so adding keys continues them.
 void CanonicalSolver::State::SolveSaturated() {
@@ -72,11 +82,16 @@ Start CanonicalSolver::State::WarmStart() const {
   return Carry(gram.groups(), solution);
 }
 
-void CanonicalSolver::State::SolveBeyondMass() {
+Start CanonicalSolver::State::EditedStart(const Solution& before, const KeyEdit& edit) {
+  const double mass = Mass(params, gram.num_keys());
+  if (before.mass != mass || before.ambiguous) return ColdStart(gram.weights(), mass);
+  return CarryEdited(&gram, before, edit, params.ridge);
+}
+
+void CanonicalSolver::State::SolveBeyondMass(Start start) {
   WipeFrom(&row_sums, 0);
   summed_ranks = 0;
   ++counters.solves;
-  Start start = WarmStart();
   const bool settled = Propose(&gram, Mass(params, gram.num_keys()), params.ridge, &factor, &start);
   if (!settled) ++counters.pivot_failures;
   solution = Canon(&gram, params, settled ? &start : nullptr, &factor, &counters);
@@ -85,6 +100,12 @@ void CanonicalSolver::State::SolveBeyondMass() {
 
 void CanonicalSolver::State::KeepSupportRows() {
   gram.KeepOnly(SupportGroups(gram.groups(), solution));
+}
+
+void CanonicalSolver::State::DropPathNumbers() {
+  factor.Clear();
+  factor = CholeskyFactor(params.ridge);
+  gram.WipeBuffers();
 }
 
 CanonicalSolver::CanonicalSolver(const Params& params) : state_(std::make_unique<State>(params)) {}
@@ -107,14 +128,35 @@ absl::Status CanonicalSolver::Append(absl::Span<const double> keys) {
 absl::Status CanonicalSolver::Solve() {
   const int64_t n = state_->gram.num_keys();
   if (state_->solution.num_keys == n) return absl::OkStatus();
-  if (RidgeLower(state_->params, n) < 0.5 * state_->params.ridge) {
-    return absl::FailedPreconditionError("too many keys for this ridge: n u_kappa exceeds ridge/2");
-  }
+  LETHE_RETURN_IF_ERROR(state_->CheckCount());
   if (static_cast<double>(n) <= state_->params.box_mass) {
     state_->SolveSaturated();
   } else {
-    state_->SolveBeyondMass();
+    state_->SolveBeyondMass(state_->WarmStart());
   }
+  return absl::OkStatus();
+}
+
+absl::Status CanonicalSolver::SetEdited(const CanonicalSolver& before, const KeyEdit& edit) {
+  LETHE_CHECK(edit.heir_of.size() == edit.kept.size());
+  LETHE_RETURN_IF_ERROR(CheckKeys(state_->params, edit.keys));
+  state_->gram.SetEdited(before.state_->gram, edit);
+  const int64_t n = num_keys();
+  const Solution& carried = before.solution();
+  bool unchanged = carried.num_keys == n;
+  for (int64_t i = 0; unchanged && i < n; ++i) unchanged = edit.kept[static_cast<size_t>(i)] == i;
+  if (unchanged) {
+    state_->solution = carried;
+    return absl::OkStatus();
+  }
+  if (n == 0 || static_cast<double>(n) <= state_->params.box_mass) {
+    state_->gram.KeepOnly({});
+    LETHE_RETURN_IF_ERROR(Solve());
+  } else {
+    LETHE_RETURN_IF_ERROR(state_->CheckCount());
+    state_->SolveBeyondMass(state_->EditedStart(carried, edit));
+  }
+  state_->DropPathNumbers();
   return absl::OkStatus();
 }
 
@@ -123,8 +165,7 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
               solution.num_keys <= num_keys);
   state_->gram.Truncate(num_keys);
   // Overwritten, then dropped: their numbers depend on the keys that went.
-  state_->factor.Clear();
-  state_->factor = CholeskyFactor(state_->params.ridge);
+  state_->DropPathNumbers();
   WipeFrom(&state_->row_sums, 0);
   state_->summed_ranks = 0;
   WipeFrom(&state_->solution.a, 0);

@@ -13,11 +13,13 @@
 // Units:     problem.h.
 // Requires:  finite keys that passed CheckKeys (Append checks). Truncate: solution is the one of
 //            the first num_keys keys (LETHE_CHECK on the sizes).
-// Rejects:   Append: INVALID_ARGUMENT. Solve: FAILED_PRECONDITION when n u_kappa > ridge/2.
+// Rejects:   Append, SetEdited: INVALID_ARGUMENT. Solve, SetEdited: FAILED_PRECONDITION when n u_kappa
+//            > ridge/2; then this solver is of no use.
 // Effects:   Append only stores keys; Solve makes solution() that of all stored keys. Truncate
 //            drops the later keys, overwriting the bytes of keys without a copy left and every
 //            cached number that depends on them. Copying copies the keys and the solution, not the
-//            caches.
+//            caches. SetEdited carries the solution over as one warm start, and the Gram rows of keys
+//            that stay; nothing in this solver depends on a key that went.
 // Numerics:  solution() is a function of (keys in order, params) alone: not of how they were
 //            appended, truncated, solved before or copied. smallest_margin too. Counters are not.
 //            Cost of Solve after 64 new keys O(n + 64 D d + changes D (d + s) + s^2 changes), D
@@ -63,6 +65,9 @@ class CanonicalSolver {
 
   absl::Status Append(absl::Span<const double> keys);
   absl::Status Solve();
+  // Becomes the solver of the keys that `edit` makes of those of `before`, solved unless they are the
+  // ones that its solution is of; this one has no keys yet. Counters start at 0.
+  absl::Status SetEdited(const CanonicalSolver& before, const KeyEdit& edit);
   void Truncate(int64_t num_keys, const Solution& solution);
 
   int64_t num_keys() const;

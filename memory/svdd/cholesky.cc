@@ -69,7 +69,7 @@ void CholeskyFactor::Clear() {
 void CholeskyFactor::Reserve(size_t size) {
   if (size <= stride_) return;
   const size_t capacity = std::max(kFirstCapacity, size + size / 2);
-  std::vector<double> values(capacity * capacity, 0.0);
+  WipedVector<double> values(capacity * capacity, 0.0);
   for (size_t j = 0; j < ids_.size(); ++j) {
     std::copy(Column(j) + j, Column(j) + ids_.size(), values.data() + j * capacity + j);
   }

@@ -22,6 +22,8 @@
 
 #include "absl/types/span.h"
 
+#include "kernels/base/wiped.h"
+
 namespace lethe::svdd {
 
 class CholeskyFactor {
@@ -29,6 +31,8 @@ class CholeskyFactor {
   explicit CholeskyFactor(double ridge) : ridge_(ridge) {}
 
   void Clear();
+  // Room for `size` members.
+  void Reserve(size_t size);
   // column_i = A(id, ids()[i]).
   void Append(int64_t id, absl::Span<const double> column, double weight);
   void Remove(size_t position);
@@ -54,11 +58,10 @@ class CholeskyFactor {
  private:
   double* Column(size_t j) { return values_.data() + j * stride_; }
   const double* Column(size_t j) const { return values_.data() + j * stride_; }
-  void Reserve(size_t size);
 
   double ridge_;
   size_t stride_ = 0;
-  std::vector<double> values_;
+  WipedVector<double> values_;
   std::vector<int64_t> ids_;
   std::vector<double> weights_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -12,151 +13,248 @@ namespace lethe::svdd {
 namespace {
 
 constexpr size_t kSpareRows = 64;  // about what a boundary changes
+constexpr size_t kFirstColumns = 64;
 
 }  // namespace
 
+GramCache::GramCache(const GramCache& other)
+    : sigma_(other.sigma_),
+      groups_(other.groups_),
+      rows_(other.rows_),
+      num_evaluations_(other.num_evaluations_) {
+  MoveRows(other.store_.stride());
+}
+
 void GramCache::WipeBuffers() {
-  for (std::vector<double>& row : spare_rows_) WipeAll(&row);
-  spare_rows_.clear();
+  store_.WipeFree();
   WipeAll(&buffer_);
 }
 
-std::vector<double> GramCache::TakeBuffer(size_t size) {
-  std::vector<double> buffer = std::move(buffer_);
+WipedVector<double> GramCache::TakeBuffer(size_t size) {
+  WipedVector<double> buffer = std::move(buffer_);
   buffer_.clear();
-  if (buffer.size() < size) buffer.resize(size + size / 2);
+  if (buffer.size() < size) buffer = WipedVector<double>(size + size / 2);
   return buffer;
 }
 
-void GramCache::GiveBuffer(std::vector<double> buffer) {
+void GramCache::GiveBuffer(WipedVector<double> buffer) {
   if (buffer.size() * sizeof(double) > kBufferBytes) {
     WipeAll(&buffer);
   } else if (buffer.size() > buffer_.size()) {
-    WipeAll(&buffer_);
     buffer_ = std::move(buffer);
   }
 }
 
+void GramCache::MakeRoom() {
+  const auto num_rows = static_cast<size_t>(num_groups());
+  rows_.resize(num_rows);
+  if (num_rows > store_.stride()) MoveRows(num_rows + num_rows / 4 + kFirstColumns);
+}
+
+void GramCache::MoveRows(size_t stride) {
+  RowStore store(stride);
+  const auto is_cached = [](const CachedRow& row) { return row.length != 0; };
+  store.Reserve(static_cast<size_t>(std::count_if(rows_.begin(), rows_.end(), is_cached)));
+  for (CachedRow& row : rows_) {
+    if (!is_cached(row)) continue;
+    double* to = store.Take();
+    std::copy_n(row.data, row.length, to);
+    row.data = to;
+  }
+  store_ = std::move(store);
+}
+
+void GramCache::Drop(CachedRow* row) {
+  if (row->length != 0) store_.Give(row->data);
+  *row = {};
+}
+
+void GramCache::Shorten(size_t length, CachedRow* row) {
+  if (row->length <= length) return;
+  if (length == 0) return Drop(row);
+  explicit_bzero(row->data + length, (row->length - length) * sizeof(double));
+  row->length = length;
+}
+
 void GramCache::Append(absl::Span<const double> keys) {
   groups_.Append(keys);
-  rows_.resize(static_cast<size_t>(num_groups()));
+  MakeRoom();
 }
 
 void GramCache::CopyKeys(const GramCache& other) {
   LETHE_CHECK(num_keys() == 0);
   groups_ = other.groups_;
-  rows_.resize(static_cast<size_t>(num_groups()));
+  MakeRoom();
+}
+
+void GramCache::SetEdited(const GramCache& before, const KeyEdit& edit) {
+  const std::vector<int64_t> group_before = groups_.SetEdited(before.groups_, edit);
+  MakeRoom();
+  WipedVector<double> new_keys;
+  std::vector<int64_t> carried;
+  for (int64_t i = 0; i < num_groups(); ++i) {
+    const int64_t old = group_before[static_cast<size_t>(i)];
+    if (old == KeyEdit::kNone) {
+      new_keys.insert(new_keys.end(), groups_.Key(i).begin(), groups_.Key(i).end());
+    } else if (before.CachedLength(old) == before.num_groups()) {
+      // A short row lacks the newest keys; those of a solved list are whole.
+      carried.push_back(i);
+    }
+  }
+  store_.Reserve(carried.size() + carried.size() / 8 + kSpareRows);
+  for (const int64_t i : carried) {
+    const auto old = static_cast<size_t>(group_before[static_cast<size_t>(i)]);
+    CarryRow(before.rows_[old].data, group_before, new_keys, i);
+  }
+}
+
+void GramCache::CarryRow(const double* before, const std::vector<int64_t>& group_before,
+                         absl::Span<const double> new_keys, int64_t index) {
+  const absl::Span<const double> key = groups_.Key(index);
+  std::vector<double> evaluated(new_keys.size() / key.size());
+  GramRow(key, new_keys, sigma_, absl::MakeSpan(evaluated));
+  num_evaluations_ += static_cast<int64_t>(evaluated.size());
+  const size_t length = group_before.size();
+  CachedRow& row = rows_[static_cast<size_t>(index)];
+  row = {store_.Take(), length};
+  size_t next = 0;
+  for (size_t begin = 0; begin < length;) {
+    const int64_t first = group_before[begin];
+    if (first == KeyEdit::kNone) {
+      row.data[begin++] = evaluated[next++];
+      continue;
+    }
+    size_t end = begin + 1;
+    while (end < length && group_before[end] == group_before[end - 1] + 1) ++end;
+    std::copy_n(before + first, end - begin, row.data + begin);
+    begin = end;
+  }
 }
 
 void GramCache::Truncate(int64_t num_keys_kept) {
   groups_.Truncate(num_keys_kept);
   const auto kept = static_cast<size_t>(num_groups());
-  for (size_t i = kept; i < rows_.size(); ++i) WipeAll(&rows_[i]);
+  for (size_t i = kept; i < rows_.size(); ++i) Drop(&rows_[i]);
   rows_.resize(kept);
-  for (std::vector<double>& row : rows_) WipeFrom(&row, kept);
+  for (CachedRow& row : rows_) Shorten(kept, &row);
   WipeBuffers();
 }
 
 void GramCache::Erase(int64_t rank) {
   const KeyGroups::Erased erased = groups_.Erase(rank);
-  const auto from = static_cast<std::ptrdiff_t>(erased.group);
-  WipeBuffers();
   if (erased.removed) {
-    WipeAll(&rows_[static_cast<size_t>(from)]);
-    rows_.erase(rows_.begin() + from);
-    for (std::vector<double>& row : rows_) {
-      if (static_cast<std::ptrdiff_t>(row.size()) <= from) continue;
-      std::copy(row.begin() + from + 1, row.end(), row.begin() + from);
-      WipeFrom(&row, row.size() - 1);
-    }
-    return;
+    EraseGroup(static_cast<size_t>(erased.group));
+  } else {
+    MoveGroup(static_cast<size_t>(erased.group), static_cast<size_t>(erased.moved_to));
   }
-  const auto end = static_cast<std::ptrdiff_t>(erased.moved_to) + 1;
-  const auto rotate = [&](auto* values) {
-    std::rotate(values->begin() + from, values->begin() + from + 1, values->begin() + end);
+  WipeBuffers();
+}
+
+void GramCache::EraseGroup(size_t group) {
+  Drop(&rows_[group]);
+  rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(group));
+  for (CachedRow& row : rows_) {
+    if (row.length <= group) continue;
+    std::copy(row.data + group + 1, row.data + row.length, row.data + group);
+    Shorten(row.length - 1, &row);
+  }
+}
+
+void GramCache::MoveGroup(size_t from, size_t to) {
+  const auto rotate = [&](auto begin) {
+    const auto first = begin + static_cast<std::ptrdiff_t>(from);
+    std::rotate(first, first + 1, begin + static_cast<std::ptrdiff_t>(to) + 1);
   };
-  rotate(&rows_);
-  for (std::vector<double>& row : rows_) {
-    if (static_cast<std::ptrdiff_t>(row.size()) >= end) {
-      rotate(&row);
+  rotate(rows_.begin());
+  for (CachedRow& row : rows_) {
+    if (row.length > to) {
+      rotate(row.data);
     } else {
-      WipeFrom(&row, static_cast<size_t>(from));
+      Shorten(from, &row);
     }
   }
 }
 
 void GramCache::KeepOnly(absl::Span<const int64_t> indices, size_t max_bytes) {
   size_t next = 0;
-  size_t bytes = 0;
+  size_t num_kept = 0;
   const size_t row_bytes = static_cast<size_t>(num_groups()) * sizeof(double);
   for (size_t i = 0; i < rows_.size(); ++i) {
     const bool wanted = next < indices.size() && static_cast<size_t>(indices[next]) == i;
     next += wanted ? 1 : 0;
-    if (rows_[i].empty()) continue;
-    bytes += row_bytes;
-    if (wanted && bytes <= max_bytes) continue;
-    bytes -= row_bytes;
-    spare_rows_.push_back(std::move(rows_[i]));
-    rows_[i].clear();
+    if (rows_[i].length == 0) continue;
+    if (wanted && (num_kept + 1) * row_bytes <= max_bytes) {
+      ++num_kept;
+    } else {
+      Drop(&rows_[i]);
+    }
   }
-  while (spare_rows_.size() > kSpareRows) {
-    WipeAll(&spare_rows_.back());
-    spare_rows_.pop_back();
-  }
+  if (store_.num_free() > kSpareRows + num_kept / 2) MoveRows(store_.stride());
 }
 
 absl::Span<const double> GramCache::Row(int64_t index) {
   LETHE_DCHECK(index >= 0 && index < num_groups());
-  std::vector<double>& row = rows_[static_cast<size_t>(index)];
-  const size_t old_length = row.size();
+  CachedRow& row = rows_[static_cast<size_t>(index)];
+  const size_t old_length = row.length;
   const size_t length = static_cast<size_t>(num_groups());
-  if (old_length == 0 && !spare_rows_.empty()) {
-    row = std::move(spare_rows_.back());
-    spare_rows_.pop_back();
-  }
   if (old_length < length) {
-    row.resize(length);
+    if (old_length == 0) row.data = store_.Take();
+    row.length = length;
     const absl::Span<const double> key = groups_.Key(index);
     GramRow(key, groups_.distinct_keys().subspan(old_length * key.size()), sigma_,
-            absl::MakeSpan(row).subspan(old_length));
+            row.entries().subspan(old_length));
     num_evaluations_ += static_cast<int64_t>(length - old_length);
   }
-  return row;
+  return row.entries();
 }
 
 void GramCache::Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> columns,
                       size_t stride, double* out) {
   LETHE_CHECK(stride >= rows.size());
   const int64_t last = rows.empty() ? 0 : *std::max_element(rows.begin(), rows.end());
+  std::vector<size_t> missing;  // positions in rows
+  std::vector<size_t> gathered;
+  WipedVector<double> keys;  // of gathered
+  std::vector<double> values;
   for (size_t c = 0; c < columns.size(); ++c) {
     const int64_t column = columns[c];
-    const std::vector<double>& cached = rows_[static_cast<size_t>(column)];
+    const absl::Span<const double> cached = rows_[static_cast<size_t>(column)].entries();
     const auto length = static_cast<int64_t>(cached.size());
     double* to = out + c * stride;
     if (last < length) {
       for (size_t r = 0; r < rows.size(); ++r) to[r] = cached[static_cast<size_t>(rows[r])];
       continue;
     }
+    missing.clear();
     for (size_t r = 0; r < rows.size(); ++r) {
       const int64_t row = rows[r];
       if (row < length) {
         to[r] = cached[static_cast<size_t>(row)];
       } else if (column < CachedLength(row)) {
-        to[r] = rows_[static_cast<size_t>(row)][static_cast<size_t>(column)];
+        to[r] = rows_[static_cast<size_t>(row)].data[static_cast<size_t>(column)];
       } else {
-        GramRow(groups_.Key(column), groups_.Key(row), sigma_, absl::MakeSpan(to + r, 1));
-        ++num_evaluations_;
+        missing.push_back(r);
       }
     }
+    // One call for all: a call for one key costs as much as for four.
+    if (missing != gathered) {
+      gathered = missing;
+      keys.clear();
+      for (const size_t r : gathered) {
+        const absl::Span<const double> key = groups_.Key(rows[r]);
+        keys.insert(keys.end(), key.begin(), key.end());
+      }
+    }
+    values.resize(missing.size());
+    GramRow(groups_.Key(column), keys, sigma_, absl::MakeSpan(values));
+    num_evaluations_ += static_cast<int64_t>(missing.size());
+    for (size_t k = 0; k < missing.size(); ++k) to[missing[k]] = values[k];
   }
 }
 
 size_t GramCache::state_bytes() const {
-  size_t bytes = groups_.state_bytes() + buffer_.capacity() * sizeof(double) +
-                 (rows_.capacity() + spare_rows_.capacity()) * sizeof(std::vector<double>);
-  for (const std::vector<double>& row : rows_) bytes += row.capacity() * sizeof(double);
-  for (const std::vector<double>& row : spare_rows_) bytes += row.capacity() * sizeof(double);
-  return bytes;
+  return groups_.state_bytes() + buffer_.capacity() * sizeof(double) + store_.state_bytes() +
+         rows_.capacity() * sizeof(CachedRow);
 }
 
 }  // namespace lethe::svdd

@@ -9,10 +9,11 @@
 // Rejects:   none.
 // Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate, Erase
 //            or KeepOnly. Truncate and Erase overwrite what they drop, buffers kept for reuse
-//            included; KeepOnly overwrites the rows that it frees.
+//            included; rows that KeepOnly frees keep their content until they are used again or
+//            until WipeBuffers. A copy has the keys and the rows.
 // Numerics:  the bits of an entry never depend on whether it was cached. Memory: the keys; rows in
-//            use, O(rows num_groups); between solves at most kRowBytes of rows (KeepOnly) and
-//            kBufferBytes of buffers.
+//            use, O(rows num_groups); between solves at most kRowBytes of rows (KeepOnly), room for
+//            growth and half as many again, and kBufferBytes of buffers.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_GRAM_CACHE_H_
 #define LETHE_MEMORY_SVDD_GRAM_CACHE_H_
@@ -23,7 +24,9 @@
 
 #include "absl/types/span.h"
 
+#include "kernels/base/wiped.h"
 #include "memory/svdd/key_groups.h"
+#include "memory/svdd/row_store.h"
 
 namespace lethe::svdd {
 
@@ -33,16 +36,23 @@ class GramCache {
   static constexpr size_t kBufferBytes = size_t{64} << 20;
 
   GramCache(double sigma, int64_t dim) : sigma_(sigma), groups_(dim) {}
+  GramCache(const GramCache& other);
+  GramCache& operator=(const GramCache&) = delete;
 
   void Append(absl::Span<const double> keys);
   // The keys of another head, without its rows; this one has none yet.
   void CopyKeys(const GramCache& other);
+  // The keys that `edit` makes of another head's, and its rows of the keys that stay: entries of new
+  // keys are evaluated, the others copied. This one has no keys yet.
+  void SetEdited(const GramCache& before, const KeyEdit& edit);
   void Truncate(int64_t num_keys);
   // Removes one key; later ones move down.
   void Erase(int64_t rank);
   // Drops every row that is not in `indices` (ascending groups), and of these the last ones beyond
   // max_bytes.
   void KeepOnly(absl::Span<const int64_t> indices, size_t max_bytes = kRowBytes);
+  // Overwrites and drops what is kept for reuse only.
+  void WipeBuffers();
 
   const KeyGroups& groups() const { return groups_; }
   int64_t num_keys() const { return groups_.num_keys(); }
@@ -61,25 +71,45 @@ class GramCache {
 
   // A buffer of at least `size` doubles of any content, to be given back for the next user: large
   // short-lived allocations cost page faults.
-  std::vector<double> TakeBuffer(size_t size);
-  void GiveBuffer(std::vector<double> buffer);
+  WipedVector<double> TakeBuffer(size_t size);
+  void GiveBuffer(WipedVector<double> buffer);
 
   // Kernel values evaluated since construction.
   int64_t num_evaluations() const { return num_evaluations_; }
   size_t state_bytes() const;
 
  private:
-  void WipeBuffers();
+  struct CachedRow {
+    double* data = nullptr;  // of store_
+    size_t length = 0;       // entries that are there; 0: not cached
+    absl::Span<double> entries() const { return {data, length}; }
+  };
+
   // Entries of row `index` that are already there.
   int64_t CachedLength(int64_t index) const {
-    return static_cast<int64_t>(rows_[static_cast<size_t>(index)].size());
+    return static_cast<int64_t>(rows_[static_cast<size_t>(index)].length);
   }
+  // Rows for the groups there are, in a store that is wide enough.
+  void MakeRoom();
+  // Moves the rows to a store of this stride, without free ones.
+  void MoveRows(size_t stride);
+  // The row is no longer there; its place is free, its content not overwritten.
+  void Drop(CachedRow* row);
+  // Drops and overwrites the entries from `length` on.
+  void Shorten(size_t length, CachedRow* row);
+  // Erase on the rows.
+  void EraseGroup(size_t group);
+  void MoveGroup(size_t from, size_t to);
+  // The row of a group of the other cache by this one's numbers.
+  // new_keys: of the groups without one before.
+  void CarryRow(const double* before, const std::vector<int64_t>& group_before,
+                absl::Span<const double> new_keys, int64_t index);
 
   double sigma_;
   KeyGroups groups_;
-  std::vector<std::vector<double>> rows_;        // [num_groups], empty where not cached
-  std::vector<std::vector<double>> spare_rows_;  // of KeepOnly, for reuse
-  std::vector<double> buffer_;
+  RowStore store_;
+  std::vector<CachedRow> rows_;  // [num_groups]
+  WipedVector<double> buffer_;
   int64_t num_evaluations_ = 0;
 };
 

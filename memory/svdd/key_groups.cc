@@ -1,6 +1,7 @@
 #include "memory/svdd/key_groups.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/base/check.h"
 #include "kernels/base/wiped.h"
@@ -9,6 +10,10 @@ namespace lethe::svdd {
 namespace {
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
+
+bool Below(absl::Span<const double> a, absl::Span<const double> b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+}
 
 template <typename Vector>
 auto Iterator(Vector* values, int64_t index) {
@@ -24,8 +29,7 @@ absl::Span<const double> KeyGroups::Key(int64_t group) const {
 
 size_t KeyGroups::LowerBound(absl::Span<const double> key) const {
   const auto below = [&](int64_t group, absl::Span<const double> value) {
-    const absl::Span<const double> own = Key(group);
-    return std::lexicographical_compare(own.begin(), own.end(), value.begin(), value.end());
+    return Below(Key(group), value);
   };
   return At(std::lower_bound(sorted_.begin(), sorted_.end(), key, below) - sorted_.begin());
 }
@@ -44,13 +48,80 @@ void KeyGroups::Append(absl::Span<const double> keys) {
         continue;
       }
     }
-    const int64_t group = num_groups();
+    const int64_t group = AddGroup(key);
     sorted_.insert(Iterator(&sorted_, static_cast<int64_t>(place)), group);
-    for (const double component : key) keys_.push_back(component + 0.0);
-    weights_.push_back(1.0);
-    first_ranks_.push_back(num_keys());
+    weights_[At(group)] = 1.0;
     group_of_rank_.push_back(group);
   }
+}
+
+int64_t KeyGroups::AddGroup(absl::Span<const double> key) {
+  for (const double component : key) keys_.push_back(component + 0.0);
+  weights_.push_back(0.0);
+  first_ranks_.push_back(num_keys());
+  return num_groups() - 1;
+}
+
+WipedVector<int64_t> KeyGroups::Find(absl::Span<const double> keys,
+                                     std::vector<NewKey>* added) const {
+  const size_t count = keys.size() / At(dim_);
+  const auto key_at = [&](size_t i) { return keys.subspan(i * At(dim_), At(dim_)); };
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return Below(key_at(a), key_at(b)); });
+  WipedVector<int64_t> found(count);
+  for (size_t k = 0; k < count; ++k) {
+    const absl::Span<const double> key = key_at(order[k]);
+    int64_t& group = found[order[k]];
+    if (k > 0 && !Below(key_at(order[k - 1]), key)) {
+      group = found[order[k - 1]];
+      continue;
+    }
+    const size_t place = LowerBound(key);
+    if (place < sorted_.size() && !Below(key, Key(sorted_[place]))) {
+      group = sorted_[place];
+    } else {
+      group = num_groups() + static_cast<int64_t>(added->size());
+      added->push_back({key, place});
+    }
+  }
+  return found;
+}
+
+std::vector<int64_t> KeyGroups::SetEdited(const KeyGroups& before, const KeyEdit& edit) {
+  LETHE_CHECK(num_keys() == 0 && dim_ == before.dim_ && edit.keys.size() % At(dim_) == 0);
+  std::vector<NewKey> added;
+  const WipedVector<int64_t> found = before.Find(edit.keys, &added);
+  // By group before, then by new key.
+  WipedVector<int64_t> group_now(At(before.num_groups()) + added.size(), KeyEdit::kNone);
+  group_of_rank_.reserve(edit.kept.size());
+  keys_.reserve(before.keys_.size() + edit.keys.size());
+  std::vector<int64_t> group_before;
+  size_t next = 0;
+  for (const int64_t rank : edit.kept) {
+    LETHE_CHECK(rank < before.num_keys() && (rank >= 0 || next < found.size()));
+    const int64_t id = rank >= 0 ? before.GroupOf(rank) : found[next++];
+    int64_t& group = group_now[At(id)];
+    if (group < 0) {
+      const bool is_old = id < before.num_groups();
+      group = AddGroup(is_old ? before.Key(id) : added[At(id - before.num_groups())].key);
+      group_before.push_back(is_old ? id : KeyEdit::kNone);
+    }
+    weights_[At(group)] += 1.0;
+    group_of_rank_.push_back(group);
+  }
+  sorted_.reserve(At(num_groups()));
+  const size_t old_places = before.sorted_.size();
+  for (size_t place = 0, k = 0; place <= old_places; ++place) {
+    for (; k < added.size() && added[k].place == place; ++k) {
+      sorted_.push_back(group_now[At(before.num_groups()) + k]);
+    }
+    if (place == old_places) break;
+    const int64_t group = group_now[At(before.sorted_[place])];
+    if (group >= 0) sorted_.push_back(group);
+  }
+  return group_before;
 }
 
 void KeyGroups::DropGroupsFrom(int64_t group) {

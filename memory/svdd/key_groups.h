@@ -11,7 +11,8 @@
 //            group's first copy the group moves up behind those whose first rank is now lower.
 // Numerics:  exact; everything is a function of the ordered list alone, not of how it came about.
 //            Cost of a new key O(dim log num_groups + num_groups) (a binary search in an index of
-//            sorted keys: no hash, so no input makes it slow); memory O(num_groups dim + num_keys).
+//            sorted keys: no hash, so no input makes it slow), of SetEdited O(num_keys + num_groups
+//            dim + new keys dim log num_groups); memory O(num_groups dim + num_keys).
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_KEY_GROUPS_H_
 #define LETHE_MEMORY_SVDD_KEY_GROUPS_H_
@@ -25,6 +26,15 @@
 #include "kernels/base/wiped.h"
 
 namespace lethe::svdd {
+
+// A key list made from another one.
+struct KeyEdit {
+  static constexpr int64_t kNone = -1;
+  std::vector<int64_t> kept;  // per rank: the rank before with this key, or kNone: the next of keys
+  // Per rank: the rank before whose place in the solution a proposal starts from, or kNone.
+  std::vector<int64_t> heir_of;
+  std::vector<double> keys;  // [number of kNone in kept][dim]
+};
 
 class KeyGroups {
  public:
@@ -41,6 +51,9 @@ class KeyGroups {
   };
   // Removes one key; later ranks move down.
   Erased Erase(int64_t rank);
+  // Becomes the groups of the list that `edit` makes of `before`; this one is empty. Returns, per
+  // group, the group of `before` with the same key, or kNone.
+  std::vector<int64_t> SetEdited(const KeyGroups& before, const KeyEdit& edit);
 
   int64_t num_keys() const { return static_cast<int64_t>(group_of_rank_.size()); }
   int64_t num_groups() const { return static_cast<int64_t>(weights_.size()); }
@@ -67,8 +80,17 @@ class KeyGroups {
   size_t state_bytes() const;
 
  private:
+  // A key of an edit that no key before equals, and its place in sorted_ before.
+  struct NewKey {
+    absl::Span<const double> key;
+    size_t place = 0;
+  };
   // The first place in sorted_ whose key is not below `key`.
   size_t LowerBound(absl::Span<const double> key) const;
+  // The group of every key, num_groups() + k for (*added)[k]; added: equal ones once, sorted.
+  WipedVector<int64_t> Find(absl::Span<const double> keys, std::vector<NewKey>* added) const;
+  // A group of one key without copies, which first stands at the next rank.
+  int64_t AddGroup(absl::Span<const double> key);
   void DropGroupsFrom(int64_t group);
 
   int64_t dim_;

@@ -35,6 +35,7 @@
 
 #include "absl/types/span.h"
 
+#include "kernels/base/wiped.h"
 #include "memory/svdd/cholesky.h"
 #include "memory/svdd/double_double.h"
 #include "memory/svdd/gram_cache.h"
@@ -102,7 +103,7 @@ class PartitionSystem {
   double copies_ = 0.0;                   // s, their sum
   double error_copies_ = 0.0;             // |E|
   size_t stride_;                         // margin_.size() rounded up to whole vectors
-  std::vector<double> gram_;              // columns of S, then of E, stride_ apart; rows S
+  WipedVector<double> gram_;              // columns of S, then of E, stride_ apart; rows S
   std::vector<DoubleDouble> error_part_;  // sum_E K_ie w_e
   std::vector<DoubleDouble> a_;
   DoubleDouble lambda_;

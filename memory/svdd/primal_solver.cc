@@ -84,6 +84,7 @@ void PrimalSolver::SyncFactor() {
     factor_->Remove(leaving[k]);
     local_.erase(local_.begin() + static_cast<std::ptrdiff_t>(leaving[k]));
   }
+  factor_->Reserve(static_cast<size_t>(s));
   for (size_t i = 0; i < ids_.size(); ++i) {
     if (classes_[i] == Partition::kMargin && !present[i]) EnterMargin(i);
   }

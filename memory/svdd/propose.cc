@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/wiped.h"
 #include "memory/svdd/primal_solver.h"
 
 namespace lethe::svdd {
@@ -18,6 +19,7 @@ using D4 = hn::FixedTag<double, 4>;
 
 constexpr size_t kRowsAtOnce = 8;
 constexpr int kMaxRounds = 200;
+constexpr size_t kNearKeys = 64;
 
 // sums += the weighted sum of up to eight rows.
 void AddRows(const double* const* rows, const double* weights, size_t num_rows, size_t count,
@@ -53,53 +55,34 @@ Support SupportOf(const Start& start, absl::Span<const double> weights) {
   return support;
 }
 
-// Reserve keys whose gradient is below lambda, worst first, at most `limit`, then ascending.
+// Reserve keys whose gradient is below lambda, worst first, at most `limit`, and if there are any the
+// kNearKeys next ones, of which some will be wrong once the first ones have moved lambda; ascending.
 std::vector<int64_t> WrongReserves(const Start& start, const std::vector<double>& sums,
                                    size_t limit) {
   const double bound =
       0.5 * (start.lambda - PrimalSolver::kTolerance * std::max(1.0, start.lambda));
-  std::vector<int64_t> wrong;
+  std::vector<std::pair<double, int64_t>> reserve;
+  size_t num_wrong = 0;
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (start.classes[i] == Partition::kReserve && sums[i] < bound) {
-      wrong.push_back(static_cast<int64_t>(i));
-    }
+    if (start.classes[i] != Partition::kReserve) continue;
+    reserve.emplace_back(sums[i], static_cast<int64_t>(i));
+    num_wrong += sums[i] < bound ? 1 : 0;
   }
-  if (wrong.size() > limit) {
-    const auto worse = [&sums](int64_t x, int64_t y) {
-      return std::make_pair(sums[static_cast<size_t>(x)], x) <
-             std::make_pair(sums[static_cast<size_t>(y)], y);
-    };
-    std::nth_element(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(limit), wrong.end(),
-                     worse);
-    wrong.resize(limit);
-    std::sort(wrong.begin(), wrong.end());
-  }
+  if (num_wrong == 0) return {};
+  const size_t count = std::min(reserve.size(), std::min(limit, num_wrong) + kNearKeys);
+  std::nth_element(reserve.begin(), reserve.begin() + static_cast<std::ptrdiff_t>(count) - 1,
+                   reserve.end());
+  std::vector<int64_t> wrong;
+  for (size_t k = 0; k < count; ++k) wrong.push_back(reserve[k].second);
+  std::sort(wrong.begin(), wrong.end());
   return wrong;
-}
-
-// lambda of a start whose a is a solution: the common gradient of the margin set, else the largest
-// in E.
-double LambdaOf(const Start& start, const std::vector<double>& sums, double ridge) {
-  double margin_sum = 0.0;
-  double margin_count = 0.0;
-  double error_max = 0.0;
-  for (size_t i = 0; i < start.classes.size(); ++i) {
-    const double gradient = 2.0 * (sums[i] + ridge * start.a[i]);
-    if (start.classes[i] == Partition::kMargin) {
-      margin_sum += gradient;
-      margin_count += 1.0;
-    } else if (start.classes[i] == Partition::kError) {
-      error_max = std::max(error_max, gradient);
-    }
-  }
-  return margin_count > 0.0 ? margin_sum / margin_count : error_max;
 }
 
 // Solves on the working set; writes classes and a back.
 bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, double ridge,
              CholeskyFactor* factor, Start* start) {
   const size_t w = ids.size();
-  std::vector<double> buffer = gram->TakeBuffer(w * w);
+  WipedVector<double> buffer = gram->TakeBuffer(w * w);
   gram->Block(ids, ids, w, buffer.data());
   std::vector<Partition> classes(w);
   std::vector<double> a(w);
@@ -118,6 +101,106 @@ bool SolveOn(const std::vector<int64_t>& ids, GramCache* gram, double mass, doub
   start->lambda = solver.lambda();
   gram->GiveBuffer(std::move(buffer));
   return settled;
+}
+
+// The middle one, which a few far-off ones do not move; 0 without any.
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// lambda of a start: the gradient of the margin set, which is common to most of it, else the largest
+// in E.
+double LambdaOf(const Start& start, const std::vector<double>& sums, double ridge) {
+  std::vector<double> margin;
+  double error_max = 0.0;
+  for (size_t i = 0; i < start.classes.size(); ++i) {
+    const double gradient = 2.0 * (sums[i] + ridge * start.a[i]);
+    if (start.classes[i] == Partition::kMargin) {
+      margin.push_back(gradient);
+    } else if (start.classes[i] == Partition::kError) {
+      error_max = std::max(error_max, gradient);
+    }
+  }
+  return margin.empty() ? error_max : Median(std::move(margin));
+}
+
+// New keys with a > 0 whose gradient without their own part is above that of the margin set are inside
+// what the others enclose: they begin in reserve, which saves the active set a step for each.
+void DropInnerKeys(const std::vector<bool>& is_new, double ridge, GramCache* gram, Start* start) {
+  const absl::Span<const double> weights = gram->weights();
+  std::vector<int64_t> ids;  // the kept margin set, then the new keys
+  for (size_t i = 0; i < is_new.size(); ++i) {
+    if (start->classes[i] == Partition::kMargin && !is_new[i]) {
+      ids.push_back(static_cast<int64_t>(i));
+    }
+  }
+  const size_t num_margin = ids.size();
+  for (size_t i = 0; i < is_new.size(); ++i) {
+    if (start->classes[i] != Partition::kReserve && is_new[i]) {
+      ids.push_back(static_cast<int64_t>(i));
+    }
+  }
+  if (num_margin == 0 || ids.size() == num_margin) return;
+  const Support support = SupportOf(*start, weights);
+  std::vector<double> gradient(ids.size(), 0.0);
+  std::vector<double> column(ids.size());
+  for (size_t k = 0; k < support.indices.size(); ++k) {
+    gram->Block(ids, absl::MakeConstSpan(support.indices).subspan(k, 1), absl::MakeSpan(column));
+    Axpy(2.0 * support.totals[k], column.data(), column.size(), gradient.data());
+  }
+  for (size_t k = 0; k < ids.size(); ++k) {
+    gradient[k] += 2.0 * ridge * start->a[static_cast<size_t>(ids[k])];
+  }
+  const double lambda =
+      Median({gradient.begin(), gradient.begin() + static_cast<std::ptrdiff_t>(num_margin)});
+  for (size_t k = num_margin; k < ids.size(); ++k) {
+    const auto i = static_cast<size_t>(ids[k]);
+    if (gradient[k] - 2.0 * (weights[i] + ridge) * start->a[i] <= lambda) continue;
+    start->classes[i] = Partition::kReserve;
+    start->a[i] = 0.0;
+  }
+}
+
+// A total of `missing` to the margin set, in proportion to its room; returns what is left.
+double GiveToMargin(double missing, double share, absl::Span<const double> weights, Start* start) {
+  double room = 0.0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (start->classes[i] == Partition::kMargin) room += weights[i] * (1.0 - start->a[i]);
+  }
+  const double given = std::min(missing, share * room);
+  if (!(given > 0.0)) return missing;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (start->classes[i] != Partition::kMargin) continue;
+    start->a[i] += (1.0 - start->a[i]) * (given / room);
+  }
+  return missing - given;
+}
+
+// Whole keys by rising gradient, the last one in part; returns what is left.
+double GiveToReserve(double missing, GramCache* gram, Start* start) {
+  const absl::Span<const double> weights = gram->weights();
+  const Support support = SupportOf(*start, weights);
+  std::vector<double> sums;
+  WeightedRowSum(gram, support.indices, support.totals, &sums);
+  std::vector<std::pair<double, size_t>> reserve;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (start->classes[i] == Partition::kReserve) reserve.emplace_back(sums[i], i);
+  }
+  // A key takes one or more.
+  const size_t wanted = std::min(reserve.size(), static_cast<size_t>(missing) + 1);
+  std::partial_sort(reserve.begin(), reserve.begin() + static_cast<std::ptrdiff_t>(wanted),
+                    reserve.end());
+  for (const auto& [sum, i] : reserve) {
+    if (!(missing > 0.0)) break;
+    const bool whole = missing >= weights[i];
+    start->classes[i] = whole ? Partition::kError : Partition::kMargin;
+    start->a[i] = whole ? 1.0 : missing / weights[i];
+    missing = whole ? missing - weights[i] : 0.0;
+  }
+  return missing;
 }
 
 }  // namespace
@@ -172,6 +255,35 @@ Start Carry(const KeyGroups& groups, const Solution& solution) {
     start.classes[i] = Partition::kMargin;
     start.a[i] = old_weights[i] * start.a[i] / groups.weights()[i];
   }
+  return start;
+}
+
+Start CarryEdited(GramCache* gram, const Solution& solution, const KeyEdit& edit, double ridge) {
+  const absl::Span<const double> weights = gram->weights();
+  LETHE_CHECK(static_cast<int64_t>(edit.heir_of.size()) == gram->num_keys());
+  Start start;
+  start.classes.assign(weights.size(), Partition::kReserve);
+  start.a.assign(weights.size(), 0.0);
+  std::vector<bool> is_new(weights.size(), false);
+  for (size_t rank = 0; rank < edit.heir_of.size(); ++rank) {
+    const int64_t from = edit.heir_of[rank];
+    const auto group = static_cast<size_t>(gram->groups().GroupOf(static_cast<int64_t>(rank)));
+    if (edit.kept[rank] == KeyEdit::kNone) is_new[group] = true;
+    if (from < 0 || from >= solution.num_keys) continue;
+    start.a[group] += solution.a[static_cast<size_t>(from)];
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    // A total of 1 or less a copy; whole only if every copy was.
+    start.a[i] = std::min(start.a[i] / weights[i], 1.0);
+    if (start.a[i] > 0.0) start.classes[i] = Partition::kMargin;
+    if (start.a[i] == 1.0) start.classes[i] = Partition::kError;
+  }
+  DropInnerKeys(is_new, ridge, gram, &start);
+  double missing = solution.mass;
+  for (size_t i = 0; i < weights.size(); ++i) missing -= weights[i] * start.a[i];
+  missing = GiveToMargin(missing, 0.5, weights, &start);
+  if (missing > 0.0) missing = GiveToReserve(missing, gram, &start);
+  if (missing > 0.0) GiveToMargin(missing, 1.0, weights, &start);
   return start;
 }
 

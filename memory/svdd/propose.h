@@ -39,6 +39,12 @@ Start ColdStart(absl::Span<const double> weights, double mass);
 // copies held, w_old a_old = w a, new ones have 0. The mass must not have changed.
 Start Carry(const KeyGroups& groups, const Solution& solution);
 
+// The canonical solution of another list as a start: a rank begins with the class and a of its heir_of
+// (copies share). New keys that are reserve keys whatever their own a begin with 0. The mass that is
+// missing goes to the margin set up to half its room, then to the reserve keys with the smallest
+// gradients. The mass must not have changed and be below the number of keys.
+Start CarryEdited(GramCache* gram, const Solution& solution, const KeyEdit& edit, double ridge);
+
 // The groups of the margin and error sets, ascending.
 std::vector<int64_t> SupportGroups(const KeyGroups& groups, const Solution& solution);
 

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/wiped.h"
 #include "kernels/math/math.h"
+#include "memory/svdd/sv_edit.h"
 
 namespace lethe::svdd {
 namespace {
@@ -65,7 +67,16 @@ struct SvMemory::Head {
   absl::Status SolveGate();
   void SetGate(std::shared_ptr<const Solution> solution);
   void Truncate(int64_t num_tokens, const std::shared_ptr<const Solution>& solution);
+  // Of an empty head, number `index` of num_heads: becomes what `edit` makes of `before`.
+  absl::Status SetEdited(const Head& before, const SvEdit& edit, size_t index, size_t num_heads,
+                         absl::Span<const Successor> successors, int64_t num_gated_after);
 
+  absl::Span<const float> Key(size_t rank) const {
+    return absl::MakeConstSpan(keys).subspan(rank * key_dim, key_dim);
+  }
+  absl::Span<const float> Value(size_t rank) const {
+    return absl::MakeConstSpan(values).subspan(rank * value_dim, value_dim);
+  }
   size_t num_gated() const { return Size(gate->num_keys); }
   size_t num_tokens() const { return keys.size() / key_dim; }
 
@@ -173,6 +184,36 @@ void SvMemory::Head::Truncate(int64_t num_tokens_kept,
   SetGate(solution);
 }
 
+absl::Status SvMemory::Head::SetEdited(const Head& before, const SvEdit& edit, size_t index,
+                                       size_t num_heads, absl::Span<const Successor> successors,
+                                       int64_t num_gated_after) {
+  keys.reserve(successors.size() * key_dim);
+  values.reserve(successors.size() * value_dim);
+  KeyEdit key_edit;
+  for (const Successor& successor : successors) {
+    const absl::Span<const float> old_key = before.Key(Size(successor.rank));
+    absl::Span<const float> key = old_key;
+    absl::Span<const float> value = before.Value(Size(successor.rank));
+    if (successor.new_key != Successor::kKept) {
+      const size_t at = Size(successor.new_key) * num_heads + index;
+      key = edit.keys.subspan(at * key_dim, key_dim);
+      value = edit.values.subspan(at * value_dim, value_dim);
+    }
+    keys.insert(keys.end(), key.begin(), key.end());
+    values.insert(values.end(), value.begin(), value.end());
+    if (key_edit.kept.size() == Size(num_gated_after)) continue;
+    // A tail token's key may not be the solver's yet.
+    const bool is_known = successor.rank < before.solver.num_keys() &&
+                          std::equal(key.begin(), key.end(), old_key.begin());
+    key_edit.kept.push_back(is_known ? successor.rank : KeyEdit::kNone);
+    key_edit.heir_of.push_back(successor.rank);
+    if (!is_known) key_edit.keys.insert(key_edit.keys.end(), key.begin(), key.end());
+  }
+  LETHE_RETURN_IF_ERROR(solver.SetEdited(before.solver, key_edit));
+  SetGate(std::make_shared<Solution>(solver.solution()));
+  return absl::OkStatus();
+}
+
 SvMemory::SvMemory(const SvOptions& options) : options_(options) {}
 
 SvMemory::~SvMemory() = default;
@@ -258,6 +299,34 @@ std::unique_ptr<Memory> SvMemory::Clone() const {
   return clone;
 }
 
+absl::StatusOr<std::unique_ptr<SvMemory>> SvMemory::Edited(const SvEdit& edit) const {
+  const size_t num_heads = heads_.size();
+  const size_t num_new = edit.replaced.size() * num_heads;
+  if (edit.keys.size() != num_new * Size(options_.key_dim) ||
+      edit.values.size() != num_new * Size(options_.value_dim)) {
+    return absl::InvalidArgumentError("keys, values: one a head for every replaced rank expected");
+  }
+  if (!AllFinite(edit.keys)) return absl::OutOfRangeError("sv: a key component is not finite");
+  if (!AllFinite(edit.values)) return absl::OutOfRangeError("sv: a value component is not finite");
+  size_t num_present = 0;
+  for (const auto& head : heads_) num_present = std::max(num_present, head->num_tokens());
+  LETHE_ASSIGN_OR_RETURN(
+      const std::vector<Successor> successors,
+      SuccessorsOf(edit.removed, edit.replaced, num_tokens_, static_cast<int64_t>(num_present)));
+  std::unique_ptr<SvMemory> edited(new SvMemory(options_));
+  edited->num_tokens_ = static_cast<int64_t>(successors.size());
+  for (size_t h = 0; h < num_heads; ++h) {
+    const Head& before = *heads_[h];
+    auto head = std::make_unique<Head>(before.params, options_.value_dim, options_.beta[h]);
+    const int64_t num_gated = FaultActive(Fault::kGateBoundaryKept)
+                                  ? NumRetained(successors, before.gate->num_keys)
+                                  : GatedTokens(edited->num_tokens_);
+    LETHE_RETURN_IF_ERROR(head->SetEdited(before, edit, h, num_heads, successors, num_gated));
+    edited->heads_.push_back(std::move(head));
+  }
+  return edited;
+}
+
 void SvMemory::AppendCanonicalState(ByteWriter* out) const {
   for (int64_t h = 0; h < num_heads(); ++h) {
     const SvHeadView view = head(h);
@@ -297,7 +366,8 @@ size_t SvMemory::state_bytes() const {
 SvHeadView SvMemory::head(int64_t head) const {
   LETHE_CHECK(head >= 0 && head < num_heads());
   const Head& h = *heads_[Size(head)];
-  LETHE_DCHECK(h.gate->num_keys == GatedTokens(num_tokens_));
+  LETHE_DCHECK(h.gate->num_keys == GatedTokens(num_tokens_) ||
+               FaultActive(Fault::kGateBoundaryKept));
   const absl::Span<const float> keys = h.keys;
   const absl::Span<const float> values = h.values;
   const size_t gated = h.num_gated();

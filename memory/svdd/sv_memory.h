@@ -9,15 +9,20 @@
 //            precision, write_direction: empty. out: [count][H][V].
 // Units:     beta multiplies sqrt(K) q.k, one per head.
 // Requires:  as memory.h.
-// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step, Write:
-//            OUT_OF_RANGE when an input or a read is not finite, FAILED_PRECONDITION when n u_kappa
-//            exceeds ridge/2; then only Restore (or destruction) may follow. Restore:
-//            INVALID_ARGUMENT for a snapshot of another kind or shape.
+// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Step, Write: OUT_OF_RANGE
+//            when an input or a read is not finite, FAILED_PRECONDITION when n u_kappa exceeds
+//            ridge/2; then only Restore, Edited (or destruction) may follow. Restore:
+//            INVALID_ARGUMENT for a snapshot of another kind or shape. Edited: INVALID_ARGUMENT for
+//            ranks that are not as SvEdit says, sizes that differ and keys beyond problem.h; else as
+//            Step.
 // Effects:   as memory.h. A token is read after its key joined the local part; the gate is solved
 //            inside Step or Write when num_tokens() reaches a multiple of 64. A snapshot holds
 //            ranks and gates, no keys or values (Restore truncates the ones present), so it is
 //            valid only under the contract of memory.h. Clone copies keys, values and gates, not
-//            the solver's caches.
+//            the solver's caches. Edited carries over the solver's Gram rows, classes and a of what
+//            stays, as one warm start at the last boundary; no byte of its result depends on a
+//            removed token or on the old key and value of a replaced one. Snapshots of this memory
+//            up to the first removed or replaced rank hold for the result as well.
 // Numerics:  f32 reads (8 fixed lanes over key components, support in rank order then local
 //            tokens), f64 gates; bits are a function of the token sequence alone. Cost per token
 //            O(H ((D + 64) K + (|S u E| + 64) V)), D distinct keys of S u E, plus the solve.
@@ -60,6 +65,15 @@ struct SvHeadView {
   absl::Span<const float> tail_values;   // [num_tokens - num_keys][V]
 };
 
+// A change of the retained tokens (a Forget, seen by one memory).
+struct SvEdit {
+  std::vector<int64_t> removed;  // ranks before the change, ascending
+  std::vector<int64_t>
+      replaced;  // ranks before, ascending, none of them removed: key and value are new
+  absl::Span<const float> keys;    // [replaced.size()][H][K]
+  absl::Span<const float> values;  // [replaced.size()][H][V]
+};
+
 class SvMemory final : public Memory {
  public:
   static absl::StatusOr<std::unique_ptr<SvMemory>> Create(const SvOptions& options);
@@ -70,6 +84,12 @@ class SvMemory final : public Memory {
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
   std::unique_ptr<Memory> Clone() const override;
+
+  // A memory that is, bit for bit, the one stepped from empty through the tokens after the change;
+  // this one stays as it is. After a Step that failed num_tokens() counts what stood before it; the
+  // tokens of that Step which some head took are not in the result, whether `removed` names them or
+  // not. Counters start at 0.
+  absl::StatusOr<std::unique_ptr<SvMemory>> Edited(const SvEdit& edit) const;
 
   // Per head: f64 sigma, M, ridge; u64 gated keys; f64 rho; u64 rows, then per row of the margin
   // and error sets in rank order u64 rank, u64 class, f64 a; then the tail: array f32 keys, array

@@ -1,23 +1,29 @@
 // svdd_bench: time of one boundary solve (64 new keys, canonical solution) of one support-vector
-// head.
+// head, and of one SvMemory::Edited of one.
 //
-//   svdd_bench [max_keys]
+//   svdd_bench [max_keys]         boundaries
+//   svdd_bench edit [max_keys]    edits
 //
 // Keys: unit vectors of 64 components (f32, widened) whose direction has `dims` degrees of freedom,
 // drifting between clusters; "random" keys use all 64, the worst case, where nearly every key is in
 // the margin set. Prints, per shape, CPU milliseconds: the median and the 10th and 90th percentile
-// over the last boundaries, and set sizes.
+// over the last boundaries or over edits with other new keys, and set sizes. Edits: a token goes and
+// the 534 after it get new keys, drawn like the others, at the start, in the middle and at the end
+// of the list; and 500 tokens go that are spread over it.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memory/svdd/canonical.h"
+#include "memory/svdd/sv_memory.h"
 
 namespace lethe::svdd {
 namespace {
@@ -102,10 +108,101 @@ void Run(const std::string& name, int64_t num_keys, double box_mass, int64_t dim
   std::fflush(stdout);
 }
 
+struct KeySource {
+  const char* name;
+  int64_t dims;
+  int64_t num_clusters;
+  double spread;
+};
+
+std::unique_ptr<SvMemory> MemoryOf(const std::vector<float>& keys, double box_mass) {
+  SvOptions options;
+  options.box_mass = box_mass;
+  options.beta = {1.0f};
+  std::unique_ptr<SvMemory> memory = SvMemory::Create(options).value();
+  std::vector<float> out(keys.size());
+  MemoryInputs inputs;
+  inputs.q = inputs.k = inputs.v = keys;
+  const auto count = static_cast<int64_t>(keys.size()) / kDim;
+  if (!memory->Step(inputs, count, absl::MakeSpan(out)).ok()) std::exit(1);
+  return memory;
+}
+
+// new_keys: enough for all edits; each takes other ones.
+void TimeEdits(const SvMemory& memory, const KeySource& source, const char* where,
+               const std::vector<int64_t>& removed, const std::vector<int64_t>& replaced,
+               const std::vector<float>& new_keys) {
+  constexpr size_t kEdits = 7;
+  const size_t size = replaced.size() * static_cast<size_t>(kDim);
+  std::vector<double> milliseconds;
+  Counters counters;
+  int64_t margin = 0;
+  int64_t error = 0;
+  for (size_t i = 0; i < kEdits; ++i) {
+    const auto keys = absl::MakeConstSpan(new_keys).subspan(i * size, size);
+    const double begin = CpuMilliseconds();
+    const absl::StatusOr<std::unique_ptr<SvMemory>> edited =
+        memory.Edited({removed, replaced, keys, keys});
+    milliseconds.push_back(CpuMilliseconds() - begin);
+    if (!edited.ok()) std::exit(1);
+    counters = (*edited)->counters();
+    const std::vector<Partition>& classes = (*edited)->head(0).solution->classes;
+    margin = std::count(classes.begin(), classes.end(), Partition::kMargin);
+    error = std::count(classes.begin(), classes.end(), Partition::kError);
+  }
+  std::printf(
+      "%-10s n %5lld  %-9s %8.2f ms (%.2f..%.2f)  S %lld E %lld  accepted %lld fallbacks %lld "
+      "pivot failures %lld  kernel values %lld\n",
+      source.name, static_cast<long long>(memory.num_tokens()), where,
+      Percentile(milliseconds, 0.5), Percentile(milliseconds, 0.1), Percentile(milliseconds, 0.9),
+      static_cast<long long>(margin), static_cast<long long>(error),
+      static_cast<long long>(counters.accepted), static_cast<long long>(counters.fallbacks),
+      static_cast<long long>(counters.pivot_failures),
+      static_cast<long long>(counters.kernel_values));
+  std::fflush(stdout);
+}
+
+void RunEdits(const KeySource& source, int64_t num_keys, double box_mass) {
+  constexpr int64_t kReplaced = 534;
+  const int64_t num_new = 7 * kReplaced;
+  const std::vector<double> wide =
+      MakeKeys(num_keys + num_new, source.dims, source.num_clusters, source.spread, 7);
+  const std::vector<float> all(wide.begin(), wide.end());
+  const auto split = all.begin() + num_keys * kDim;
+  const std::vector<float> new_keys(split, all.end());
+  const std::unique_ptr<SvMemory> memory =
+      MemoryOf(std::vector<float>(all.begin(), split), box_mass);
+  for (const auto& [where, first] :
+       {std::pair("start", int64_t{10}), std::pair("middle", (num_keys - kReplaced) / 2),
+        std::pair("end", num_keys - kReplaced - 10)}) {
+    std::vector<int64_t> replaced;
+    for (int64_t i = 0; i < kReplaced; ++i) replaced.push_back(first + 1 + i);
+    TimeEdits(*memory, source, where, {first}, replaced, new_keys);
+  }
+  std::vector<int64_t> removed;
+  for (int64_t i = 0; i < 500; ++i) removed.push_back(i * num_keys / 500);
+  TimeEdits(*memory, source, "scattered", removed, {}, {});
+}
+
+void RunAllEdits(int64_t max_keys) {
+  for (const int64_t n : {1024, 8192, 32768}) {
+    if (n > max_keys) continue;
+    RunEdits({"random", 64, 1, 1.0}, n, 256.0);
+    RunEdits({"clusters", 12, 40, 0.4}, n, 256.0);
+    RunEdits({"smooth 12", 12, 1, 1.0}, n, 256.0);
+    // Half an hour of boundaries beyond.
+    if (n <= 8192) RunEdits({"smooth 6", 6, 1, 1.0}, n, 256.0);
+  }
+}
+
 }  // namespace
 }  // namespace lethe::svdd
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "edit") {
+    lethe::svdd::RunAllEdits(argc > 2 ? std::atoll(argv[2]) : 32768);
+    return 0;
+  }
   const int64_t max_keys = argc > 1 ? std::atoll(argv[1]) : 8192;
   for (const int64_t n : {512, 2048, 8192}) {
     if (n > max_keys) continue;

@@ -4,8 +4,10 @@
 // afresh and against plain loops.
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -86,6 +88,83 @@ TEST(KeyGroupsTest, EqualsTheGroupsOfItsList) {
     groups.Truncate(0);
     EXPECT_EQ(groups.num_groups(), 0);
   }
+}
+
+// Some keys of the list go, some stay, some new ones (copies of old and of new ones among them) come.
+KeyEdit RandomEdit(const std::vector<double>& list, const std::vector<double>& pool,
+                   std::mt19937_64* random, std::vector<double>* edited) {
+  KeyEdit edit;
+  const auto add = [&](absl::Span<const double> key) {
+    edited->insert(edited->end(), key.begin(), key.end());
+  };
+  for (int64_t rank = 0; rank < static_cast<int64_t>(list.size()) / kDim; ++rank) {
+    const uint64_t what = (*random)() % 5;
+    if (what == 0) continue;
+    if (what == 1) {
+      const auto& from = (*random)() % 2 == 0 ? pool : list;
+      const uint64_t count = from.size() / static_cast<size_t>(kDim);
+      const absl::Span<const double> key = KeyAt(from, static_cast<int64_t>((*random)() % count));
+      edit.keys.insert(edit.keys.end(), key.begin(), key.end());
+      add(key);
+    } else {
+      add(KeyAt(list, rank));
+    }
+    edit.kept.push_back(what == 1 ? KeyEdit::kNone : rank);
+    edit.heir_of.push_back(rank);
+  }
+  return edit;
+}
+
+TEST(KeyGroupsTest, EditsEqualTheGroupsOfTheEditedList) {
+  std::mt19937_64 random(4);
+  for (const KeyKind kind : {KeyKind::kFewKeys, KeyKind::kGrid, KeyKind::kGaussian}) {
+    SCOPED_TRACE(KindName(kind));
+    std::vector<double> list = MakeKeys(kind, 200, kDim, &random);
+    auto gram = std::make_unique<GramCache>(0.9, kDim);
+    gram->Append(list);
+    for (int round = 0; round < 8; ++round) {
+      for (int64_t i = 0; i < gram->num_groups(); i += 3) gram->Row(i);
+      std::vector<double> edited;
+      const KeyEdit edit = RandomEdit(list, MakeKeys(kind, 20, kDim, &random), &random, &edited);
+      auto after = std::make_unique<GramCache>(0.9, kDim);
+      after->SetEdited(*gram, edit);
+      ExpectGroupsOf(edited, after->groups());
+      if (HasFatalFailure()) return;
+      GramCache fresh(0.9, kDim);
+      fresh.Append(edited);
+      for (int64_t i = 0; i < fresh.num_groups(); ++i) ASSERT_EQ(after->Row(i), fresh.Row(i));
+      list = edited;
+      // The next one appends, so its groups must be found.
+      const std::vector<double> more = MakeKeys(kind, 30, kDim, &random);
+      after->Append(more);
+      list.insert(list.end(), more.begin(), more.end());
+      ExpectGroupsOf(list, after->groups());
+      gram = std::move(after);
+    }
+  }
+}
+
+TEST(KeyGroupsTest, EditsEvaluateOnlyWhatIsNew) {
+  std::mt19937_64 random(5);
+  const std::vector<double> list = MakeKeys(KeyKind::kGaussian, 100, kDim, &random);
+  const std::vector<double> key = MakeKeys(KeyKind::kGaussian, 1, kDim, &random);
+  GramCache gram(0.9, kDim);
+  gram.Append(list);
+  for (int64_t i = 10; i < 20; ++i) gram.Row(i);
+  KeyEdit edit;  // 12 goes, 50 is new
+  for (int64_t rank = 0; rank < 100; ++rank) {
+    if (rank == 12) continue;
+    edit.kept.push_back(rank == 50 ? KeyEdit::kNone : rank);
+    edit.heir_of.push_back(rank);
+  }
+  edit.keys = key;
+  GramCache after(0.9, kDim);
+  after.SetEdited(gram, edit);
+  EXPECT_EQ(after.num_evaluations(), 9);
+  for (int64_t i = 10; i < 19; ++i) after.Row(i);
+  EXPECT_EQ(after.num_evaluations(), 9);
+  after.Row(0);
+  EXPECT_EQ(after.num_evaluations(), 9 + 99);
 }
 
 TEST(KeyGroupsTest, GramRowsFollowTheGroups) {
