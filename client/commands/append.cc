@@ -86,7 +86,7 @@ absl::Status Append(Context& context, const AppendOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
   LETHE_RETURN_IF_ERROR(CheckRequestId(options.request.request_id(), text.size()));
   v1::AppendResponse appended;
-  const absl::Status status = AppendParts(context, text, options.request, &appended);
+  absl::Status status = AppendParts(context, text, options.request, &appended);
   const v1::TokenRange& ids = appended.token_ids();
   if (!status.ok()) {
     if (appended.has_token_ids()) {

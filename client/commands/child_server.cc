@@ -68,6 +68,7 @@ absl::Status ChildServer::Spawn(const Options& options) {
   std::vector<std::string> words = {options.program, "--model", options.model_directory, "--listen",
                                     "127.0.0.1:0",   "--data",  directory_ + "/data"};
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) {
     argv.push_back(word.data());
   }

@@ -23,11 +23,13 @@
 #define LETHE_CONCAT(a, b) LETHE_CONCAT_INNER(a, b)
 #define LETHE_ASSIGN_OR_RETURN(lhs, expr) \
   LETHE_ASSIGN_OR_RETURN_IMPL(LETHE_CONCAT(lethe_or_, __LINE__), lhs, expr)
+// NOLINTBEGIN(bugprone-macro-parentheses): a name or a declaration cannot stand in parentheses
 #define LETHE_ASSIGN_OR_RETURN_IMPL(result, lhs, expr) \
   auto result = (expr);                                \
   if (!result.ok()) {                                  \
     return std::move(result).status();                 \
   }                                                    \
   lhs = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // LETHE_KERNELS_BASE_STATUS_MACROS_H_

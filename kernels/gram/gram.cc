@@ -113,7 +113,8 @@ double GramErrorBound(int64_t dim) {
   // With u = 2^-53: the difference costs 2u on its square, the chain and the tree ceil(dim/8) + 3,
   // sigma^2 and the division 2, one spare. An error of r in t moves e^-t by at most r t e^-t <= r/e
   // < 0.37 r; the exponential itself is good to 1 ulp = 2u.
-  const double terms = static_cast<double>((dim + 7) / 8) + 8.0;
+  const int64_t chain = (dim + 7) / 8;
+  const double terms = static_cast<double>(chain) + 8.0;
   return (0.37 * terms + 2.0) * 0x1.0p-53;
 }
 

@@ -178,6 +178,7 @@ std::vector<size_t> PrimalSolver::WorstFirst(size_t limit) const {
   }
   std::sort(wrong.begin(), wrong.end());
   std::vector<size_t> members;
+  members.reserve(wrong.size() + 1);
   for (const auto& [violation, i] : wrong) members.push_back(i);
   // With an empty margin set the key of E with the largest gradient must give what the others take.
   if (local_.empty() && !members.empty() && partner != ids_.size()) members.push_back(partner);

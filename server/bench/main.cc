@@ -1,6 +1,7 @@
 // lethe-bench: measures the model loop, Forget and recall on this machine; started by `lethe bench`.
 
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,10 +36,7 @@ int ExitCode(const absl::Status& status) {
              : 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  lethe::KeepFreedMemory(1);  // as the server does
+int Run(int argc, char** argv) {
   CLI::App app("Measures Lethe on this machine, one compute thread.", "lethe bench");
   app.require_subcommand(1);
   app.footer("Example: lethe bench model --model models/lethe-tiny --sizes 256,2048,8192");
@@ -79,4 +77,16 @@ int main(int argc, char** argv) {
     return ExitCode(app, error);
   }
   return status.ok() ? 0 : ExitCode(status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lethe::KeepFreedMemory(1);  // as the server does
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {  // of a library; our own errors are statuses
+    std::fprintf(stderr, "lethe bench: %s\n", error.what());
+    return 1;
+  }
 }

@@ -53,7 +53,7 @@ absl::Status RunModelBench(const BenchOptions& options) {
     for (int run = 0; run < options.runs; ++run) {
       LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
                              Session::Create(model, SessionOptions()));
-      const std::vector<int32_t> text = SampleText(size, static_cast<uint64_t>(run + 1));
+      const std::vector<int32_t> text = SampleText(size, static_cast<uint64_t>(run) + 1);
       double start = Now();
       LETHE_RETURN_IF_ERROR(session->Append(text, "", InputKind::kAppended).status());
       static_cast<void>(session->logits());

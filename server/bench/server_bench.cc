@@ -141,7 +141,7 @@ absl::Status RunServerBench(const BenchOptions& options) {
     Samples added;
     for (int run = 0; run < options.runs; ++run) {
       // Neighbours in time share the machine's mood; the order alternates.
-      const std::vector<int32_t> text = SampleText(size, static_cast<uint64_t>(run + 1));
+      const std::vector<int32_t> text = SampleText(size, static_cast<uint64_t>(run) + 1);
       double seconds[2] = {0, 0};
       for (const int turn : {run % 2, 1 - run % 2}) {
         LETHE_ASSIGN_OR_RETURN(seconds[turn],

@@ -52,7 +52,7 @@ AnswerText::Output AnswerText::Finish() {
   return output;
 }
 
-void AnswerText::Take(Utf8Stream::Output from, Output* to) {
+void AnswerText::Take(const Utf8Stream::Output& from, Output* to) {
   num_delivered_ += from.bytes.size();
   num_invalid_utf8_ += from.num_replaced + (from.num_incomplete > 0 ? 1 : 0);
   to->text += from.text;

@@ -47,7 +47,7 @@ class AnswerText {
 
  private:
   explicit AnswerText(StopMatcher stop) : stop_(std::move(stop)) {}
-  void Take(Utf8Stream::Output from, Output* to);
+  void Take(const Utf8Stream::Output& from, Output* to);
 
   struct Token {
     uint64_t token_id = 0;

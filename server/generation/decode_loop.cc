@@ -90,6 +90,7 @@ absl::Status DecodeLoop::Run() {
   std::vector<uint64_t> unsent = sink_->UnsentTokens();
   if (refused_token_ != 0) unsent.push_back(refused_token_);
   std::vector<TokenIdRange> ranges;
+  ranges.reserve(unsent.size());
   for (const uint64_t token_id : unsent) ranges.push_back({token_id, token_id + 1});
   if (!ranges.empty()) target_->TakeBack(scheduler_, std::move(ranges));
   return status;

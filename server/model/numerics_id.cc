@@ -91,6 +91,7 @@ audit::Sha256Digest ComputeNumericsId() {
   auto state = ModelState::Create(*model, {});
   LETHE_CHECK(state.ok());
   std::vector<int32_t> vocab_ids;
+  vocab_ids.reserve(kSelfTestTokens);
   for (int i = 0; i < kSelfTestTokens; ++i) vocab_ids.push_back((i * i + i / 7) % 40);
   std::vector<float> logits(vocab_ids.size() * 40);
   LETHE_CHECK((*state)->EvaluateWithLogits(vocab_ids, absl::MakeSpan(logits)).ok());

@@ -91,7 +91,7 @@ absl::StatusOr<int64_t> ObjectReader::Int(const char* key, int64_t min, int64_t 
 }
 
 absl::StatusOr<int64_t> ObjectReader::MultipleOf8(const char* key, int64_t min, int64_t max) {
-  const absl::StatusOr<int64_t> value = Int(key, min, max);
+  absl::StatusOr<int64_t> value = Int(key, min, max);
   if (value.ok() && *value % 8 == 0) return value;
   if (!value.ok() && value_->find(key) == value_->end()) return value;
   return Bad(PathOf(key), absl::StrCat("a multiple of 8 in ", min, " ... ", max));

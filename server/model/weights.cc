@@ -41,6 +41,7 @@ class Source {
 
 std::vector<float> ToFloats(const std::vector<double>& values) {
   std::vector<float> floats;
+  floats.reserve(values.size());
   for (const double value : values) floats.push_back(static_cast<float>(value));
   return floats;
 }

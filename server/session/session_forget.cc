@@ -30,6 +30,7 @@ namespace {
 
 std::vector<uint64_t> IdsOf(const Inputs& inputs, const std::vector<int64_t>& ranks) {
   std::vector<uint64_t> token_ids;
+  token_ids.reserve(ranks.size());
   for (const int64_t rank : ranks) token_ids.push_back(inputs.at(rank).token_id);
   return token_ids;
 }

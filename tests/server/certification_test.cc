@@ -119,7 +119,7 @@ TEST_F(CertificationTest, ForgetDestroysEarlierOpeningsAndDigests) {
   first.request = Key("first");
   ASSERT_OK(Run(first));
   ASSERT_OK(Run(ForgetOf(ForgetSelector::Ids({31}))));
-  for (const uint64_t seq : {1, 2}) {
+  for (const uint64_t seq : {1u, 2u}) {
     ASSERT_OK_AND_ASSIGN(const FetchedCertificate old,
                          GetCertificate(seq, false, trail_.trail, entry_));
     EXPECT_THAT(old.certificate.opening, IsEmpty());

@@ -133,7 +133,7 @@ std::vector<Proof> MutatedProofs(const Proof& proof, const Sha256Digest& extra) 
 
 TEST(MerkleVerifyTest, MutatedInclusionProofsAreRefused) {
   const MerkleTree tree = MakeTree(MakeEntries(kSizeMax));
-  for (const size_t n : {1, 2, 3, 5, 7, 8, 9, 31, 33, 64, 65, 70}) {
+  for (const size_t n : {1u, 2u, 3u, 5u, 7u, 8u, 9u, 31u, 33u, 64u, 65u, 70u}) {
     ASSERT_OK_AND_ASSIGN(const Sha256Digest root, tree.RootAt(n));
     for (size_t i = 0; i < n; ++i) {
       ASSERT_OK_AND_ASSIGN(const Proof proof, tree.InclusionProof(i, n));
@@ -158,7 +158,7 @@ TEST(MerkleVerifyTest, MutatedInclusionProofsAreRefused) {
 
 TEST(MerkleVerifyTest, MutatedConsistencyProofsAreRefused) {
   const MerkleTree tree = MakeTree(MakeEntries(kSizeMax));
-  for (const size_t n : {1, 2, 3, 5, 7, 8, 9, 31, 33, 64, 65, 70}) {
+  for (const size_t n : {1u, 2u, 3u, 5u, 7u, 8u, 9u, 31u, 33u, 64u, 65u, 70u}) {
     for (size_t m = 1; m <= n; ++m) {
       ASSERT_OK_AND_ASSIGN(const Proof proof, tree.ConsistencyProof(m, n));
       ASSERT_OK_AND_ASSIGN(const Sha256Digest old_root, tree.RootAt(m));
