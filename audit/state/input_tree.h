@@ -43,6 +43,7 @@ class InputTree {
   void Append(const Sha256Digest& leaf_hash);
   void Truncate(uint64_t num_leaves);
   Sha256Digest Root() const;
+  const Sha256Digest& leaf(uint64_t i) const { return levels_[0].hashes[i]; }  // i < num_leaves()
   uint64_t num_leaves() const { return levels_.empty() ? 0 : levels_[0].hashes.size(); }
   size_t state_bytes() const;
 

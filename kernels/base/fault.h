@@ -17,7 +17,8 @@ enum class Fault {
   kPolishSkipped,               // the support-vector state keeps the path's own rounding
   kStaleSnapshotKept,           // a snapshot behind the first removed rank survives and is used
   kPenaltyCountsKept,           // repetition counts are not recomputed after a Forget
-  kTreeOverChunks,    // Palimpsa sums a call's tokens in a tree instead of folding by rank
+  kTreeOverChunks,       // Palimpsa sums a call's tokens in a tree instead of folding by rank
+  kChangedFeaturesKept,  // what the bank takes of tokens behind a gap is not evaluated again
   kGateBoundaryKept,  // after an edit the gate covers what it did before, without the removed keys
   kKeyAddedAtEnd,     // an edit puts its replaced keys last instead of at their ranks
 };

@@ -138,6 +138,17 @@ absl::StatusOr<LayerConfig> ReadLayer(const json& value, const std::string& path
   return layer;
 }
 
+std::optional<size_t> BankOf(const std::vector<LayerConfig>& layers) {
+  std::optional<size_t> bank;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const bool is_memory = std::holds_alternative<MemoryLayerConfig>(layers[i]);
+    const bool above_bank = bank.has_value();
+    if (above_bank && !std::holds_alternative<MlpLayerConfig>(layers[i])) return std::nullopt;
+    if (is_memory) bank = i;
+  }
+  return bank;
+}
+
 // The receptive field counts up to the first memory layer, its own convolutions included.
 void DeriveFacts(ModelConfig* config) {
   bool below_is_local = true;
@@ -151,6 +162,7 @@ void DeriveFacts(ModelConfig* config) {
       config->local_receptive_field += local->window - 1 + local->conv_width - 1;
     }
   }
+  config->bank = BankOf(config->layers);
   config->num_parameters = 0;
   for (const TensorSpec& tensor : ExpectedTensors(*config)) {
     int64_t count = 1;

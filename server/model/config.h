@@ -13,7 +13,9 @@
 #ifndef LETHE_SERVER_MODEL_CONFIG_H_
 #define LETHE_SERVER_MODEL_CONFIG_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -90,6 +92,9 @@ struct ModelConfig {
   // local_receptive_field tokens when it is bounded: 1 + sum of (window - 1) + (conv_width - 1)
   // over the layers below and its own convolutions.
   int64_t local_receptive_field = 1;
+  // The only memory layer, when it is bounded and every layer above is token-wise: then a Forget
+  // needs no evaluation of the model (design.md 2.1).
+  std::optional<size_t> bank;
   int64_t num_parameters = 0;
 
   // Canonical JSON: keys in the order of docs/model-format.md, no spaces, shortest round-trip

@@ -56,11 +56,6 @@ class LayerState {
 std::unique_ptr<LayerState> MakeLocalLayerState(const LocalLayerConfig& config,
                                                 const LocalWeights& weights, float norm_eps);
 std::unique_ptr<LayerState> MakeMlpLayerState(const MlpWeights& weights, float norm_eps);
-// `layer_index` is the layer's place in the config (for digest names and messages).
-absl::StatusOr<std::unique_ptr<LayerState>> MakeMemoryLayerState(const MemoryLayerConfig& config,
-                                                                 const MemoryWeights& weights,
-                                                                 float norm_eps);
-
 // x += w_down (silu(w_gate h) * (w_up h)) with h = rms_norm(x, norm).
 void AddSwiglu(const MlpWeights& weights, float norm_eps, int64_t count, absl::Span<float> x,
                Workspace* workspace);

@@ -51,7 +51,7 @@ size_t MemoryGroup::state_bytes() const {
 size_t MemoryGroup::SnapshotBytes(const Snapshot& snapshot) {
   const Tails& tails = snapshot.tails;
   return tails.q.state_bytes() + tails.k.state_bytes() + tails.v.state_bytes() +
-         snapshot.memory->state_bytes();
+         (snapshot.memory == nullptr ? 0 : snapshot.memory->state_bytes());
 }
 
 }  // namespace lethe

@@ -55,11 +55,6 @@ void MultiplyInPlace(absl::Span<const float> factor, absl::Span<float> values) {
   for (size_t i = 0; i < values.size(); ++i) values[i] *= factor[i];
 }
 
-absl::string_view Bytes(absl::Span<const float> values) {
-  return absl::string_view(reinterpret_cast<const char*>(values.data()),
-                           values.size() * sizeof(float));
-}
-
 // A memory's own refusals are this server's numerical faults, not the caller's.
 absl::Status AsInternal(const absl::Status& status) {
   return status.ok() ? status : absl::InternalError(status.message());
@@ -72,7 +67,7 @@ MemoryGroup::MemoryGroup(const GroupConfig& config, const GroupWeights& weights,
     : config_(&config),
       weights_(&weights),
       norm_eps_(norm_eps),
-      tails_{EmptyTail(weights.conv_q), EmptyTail(weights.conv_k), EmptyTail(weights.conv_v)},
+      tails_(EmptyTails()),
       memory_(std::move(memory)) {
   if (config.kind == MemoryKind::kSv) {
     sv_memory_ = dynamic_cast<svdd::SvMemory*>(memory_.get());
@@ -88,54 +83,76 @@ absl::StatusOr<std::unique_ptr<MemoryGroup>> MemoryGroup::Create(const GroupConf
       new MemoryGroup(config, weights, norm_eps, std::move(memory)));
 }
 
-absl::Status MemoryGroup::Forward(absl::Span<const float> h, int64_t count, absl::Span<float> out,
-                                  Workspace* workspace) {
-  const int64_t keys = count * config_->heads * config_->key_dim;
-  const int64_t values = count * config_->heads * config_->value_dim;
-  const absl::Span<float> raw_q = workspace->inner(0, keys);
-  const absl::Span<float> raw_k = workspace->inner(1, keys);
-  const absl::Span<float> raw_v = workspace->inner(2, values);
-  Matmul(h, count, weights_->wq, raw_q);
-  Matmul(h, count, weights_->wk, raw_k);
-  Matmul(h, count, weights_->wv, raw_v);
-  const Projections p = {workspace->inner(3, keys), workspace->inner(4, keys),
-                         workspace->inner(5, values)};
-  CausalConv(weights_->conv_q, raw_q, &tails_.q, p.q);
-  CausalConv(weights_->conv_k, raw_k, &tails_.k, p.k);
-  CausalConv(weights_->conv_v, raw_v, &tails_.v, p.v);
+MemoryGroup::Tails MemoryGroup::EmptyTails() const {
+  return {EmptyTail(weights_->conv_q), EmptyTail(weights_->conv_k), EmptyTail(weights_->conv_v)};
+}
+
+absl::StatusOr<MemoryGroup::Projections> MemoryGroup::Project(absl::Span<const float> h,
+                                                              int64_t count, Reads reads,
+                                                              Tails* tails,
+                                                              Workspace* workspace) const {
+  const auto project = [&](const PackedMatrix& matrix, const CausalConvWeights& conv, int buffer,
+                           CausalConvState* tail) {
+    const int64_t size = count * conv.num_channels();
+    const absl::Span<float> raw = workspace->inner(buffer, size);
+    const absl::Span<float> projected = workspace->inner(buffer + 3, size);
+    Matmul(h, count, matrix, raw);
+    CausalConv(conv, raw, tail, projected);
+    return projected;
+  };
+  Projections p;
+  if (reads == Reads::kWanted) p.q = project(weights_->wq, weights_->conv_q, 0, &tails->q);
+  p.k = project(weights_->wk, weights_->conv_k, 1, &tails->k);
+  p.v = project(weights_->wv, weights_->conv_v, 2, &tails->v);
   if (!AllFinite(p.q) || !AllFinite(p.k) || !AllFinite(p.v)) {
     return absl::InternalError("an activation of a memory layer is not finite");
   }
+  return p;
+}
+
+MemoryInputs MemoryGroup::Prepare(absl::Span<const float> h, int64_t count, const Projections& p,
+                                  Workspace* workspace) const {
   switch (config_->kind) {
     case MemoryKind::kPalimpsaD:
     case MemoryKind::kPalimpsaM:
-      return StepPalimpsa(h, count, p, out, workspace);
+      return PreparePalimpsa(h, count, p, workspace);
     case MemoryKind::kVla:
-      return StepVla(count, p, out, workspace);
+      return PrepareVla(count, p, workspace);
     case MemoryKind::kSv:
       L2NormalizeRows(config_->key_dim, p.q);
       L2NormalizeRows(config_->key_dim, p.k);
-      LETHE_RETURN_IF_ERROR(StepPlain(count, p, out));
-      UpdateTrees();
-      return absl::OkStatus();
+      break;
     case MemoryKind::kOvq:
     case MemoryKind::kWindow:
-      return StepPlain(count, p, out);
+      break;
   }
-  return absl::InternalError("unknown memory kind");
-}
-
-absl::Status MemoryGroup::StepPlain(int64_t count, const Projections& p, absl::Span<float> out) {
   MemoryInputs inputs;
   inputs.q = p.q;
   inputs.k = p.k;
   inputs.v = p.v;
-  return AsInternal(memory_->Step(inputs, count, out));
+  return inputs;
 }
 
-absl::Status MemoryGroup::StepPalimpsa(absl::Span<const float> h, int64_t count,
-                                       const Projections& p, absl::Span<float> out,
-                                       Workspace* workspace) {
+void MemoryGroup::Finish(absl::Span<const float> h, int64_t count, const Projections& p,
+                         absl::Span<float> out, Workspace* workspace) const {
+  if (is_palimpsa()) FinishPalimpsa(h, count, p, out, workspace);
+  const bool learned_gain = config_->kind == MemoryKind::kVla && !config_->read_norm_paper;
+  if (learned_gain) ScaleColumns(weights_->read_gain, out);
+}
+
+absl::Status MemoryGroup::Apply(absl::Span<const float> h, int64_t count, const Projections& p,
+                                absl::Span<float* const> stored, absl::Span<float> out,
+                                Workspace* workspace) {
+  const MemoryInputs inputs = Prepare(h, count, p, workspace);
+  if (!stored.empty()) Store(inputs, stored);
+  LETHE_RETURN_IF_ERROR(AsInternal(memory_->Step(inputs, count, out)));
+  Finish(h, count, p, out, workspace);
+  UpdateTrees();
+  return absl::OkStatus();
+}
+
+MemoryInputs MemoryGroup::PreparePalimpsa(absl::Span<const float> h, int64_t count,
+                                          const Projections& p, Workspace* workspace) const {
   const PalimpsaWeights& w = weights_->palimpsa;
   const bool is_d = config_->kind == MemoryKind::kPalimpsaD;
   const int64_t num_values = static_cast<int64_t>(p.v.size());
@@ -179,24 +196,29 @@ absl::Status MemoryGroup::StepPalimpsa(absl::Span<const float> h, int64_t count,
   inputs.k = p.k;
   inputs.v = write;
   inputs.log_decay = log_decay;
-  LETHE_RETURN_IF_ERROR(AsInternal(memory_->Step(inputs, count, out)));
-  // o + D x, then norm and gate in the order of the kind.
+  return inputs;
+}
+
+// o + D x, then norm and gate in the order of the kind.
+void MemoryGroup::FinishPalimpsa(absl::Span<const float> h, int64_t count, const Projections& p,
+                                 absl::Span<float> out, Workspace* workspace) const {
+  const PalimpsaWeights& w = weights_->palimpsa;
+  const bool is_d = config_->kind == MemoryKind::kPalimpsaD;
   const auto value_dim = static_cast<size_t>(config_->value_dim);
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t head = i / value_dim % static_cast<size_t>(config_->heads);
     out[i] = std::fma(w.skip[head], p.v[i], out[i]);
   }
-  const absl::Span<float> z = workspace->inner(0, num_values);
+  const absl::Span<float> z = workspace->inner(0, static_cast<int64_t>(p.v.size()));
   Matmul(h, count, w.w_z, z);
   Silu(z, z);
   if (!is_d) MultiplyInPlace(z, out);
   RmsNorm(out, w.out_norm, norm_eps_, out);
   if (is_d) MultiplyInPlace(z, out);
-  return absl::OkStatus();
 }
 
-absl::Status MemoryGroup::StepVla(int64_t count, const Projections& p, absl::Span<float> out,
-                                  Workspace* workspace) {
+MemoryInputs MemoryGroup::PrepareVla(int64_t count, const Projections& p,
+                                     Workspace* workspace) const {
   MemoryInputs inputs;
   if (!config_->rls) {
     const absl::Span<float> u = workspace->inner(0, static_cast<int64_t>(p.k.size()));
@@ -211,24 +233,11 @@ absl::Status MemoryGroup::StepVla(int64_t count, const Projections& p, absl::Spa
   inputs.q = p.q;
   inputs.k = p.k;
   inputs.v = p.v;
-  LETHE_RETURN_IF_ERROR(AsInternal(memory_->Step(inputs, count, out)));
-  if (!config_->read_norm_paper) ScaleColumns(weights_->read_gain, out);
-  return absl::OkStatus();
+  return inputs;
 }
 
-void MemoryGroup::UpdateTrees() {
-  for (size_t head = 0; head < key_trees_.size(); ++head) {
-    const svdd::SvHeadView view = sv_memory_->head(static_cast<int64_t>(head));
-    const auto keys = static_cast<size_t>(config_->key_dim);
-    const auto values = static_cast<size_t>(config_->value_dim);
-    const auto num_gated = static_cast<uint64_t>(view.solution->num_keys);
-    audit::InputTree& tree = key_trees_[head];
-    if (tree.num_leaves() > num_gated) tree.Truncate(num_gated);
-    for (uint64_t i = tree.num_leaves(); i < num_gated; ++i) {
-      tree.Append(audit::InputTree::LeafHash(Bytes(view.gated_keys.subspan(i * keys, keys)),
-                                             Bytes(view.gated_values.subspan(i * values, values))));
-    }
-  }
+bool MemoryGroup::is_palimpsa() const {
+  return config_->kind == MemoryKind::kPalimpsaD || config_->kind == MemoryKind::kPalimpsaM;
 }
 
 MemoryGroup::Snapshot MemoryGroup::TakeSnapshot() const { return {tails_, memory_->Snapshot()}; }
@@ -258,10 +267,8 @@ absl::Status MemoryGroup::SkipSlots(int64_t count) {
   inputs.q = keys;
   inputs.k = keys;
   inputs.v = values;
-  const bool is_palimpsa =
-      config_->kind == MemoryKind::kPalimpsaD || config_->kind == MemoryKind::kPalimpsaM;
-  if (is_palimpsa) inputs.log_decay = gates;
-  if (is_palimpsa && config_->metaplasticity) inputs.precision = values;
+  if (is_palimpsa()) inputs.log_decay = gates;
+  if (is_palimpsa() && config_->metaplasticity) inputs.precision = values;
   if (config_->kind == MemoryKind::kVla && !config_->rls) inputs.write_direction = keys;
   for (int64_t i = 0; i < count; ++i) {
     LETHE_RETURN_IF_ERROR(AsInternal(memory_->Step(inputs, 1, absl::MakeSpan(out))));

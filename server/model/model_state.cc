@@ -12,6 +12,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "server/model/layer_state.h"
+#include "server/model/memory_layer.h"
 #include "server/model/weights.h"
 #include "server/model/workspace.h"
 
@@ -51,20 +52,25 @@ ModelSnapshot::~ModelSnapshot() = default;
 
 size_t ModelSnapshot::state_bytes() const {
   size_t bytes = features_.size() * sizeof(float);
-  for (const std::unique_ptr<LayerSnapshot>& layer : layers_) bytes += layer->state_bytes();
+  for (const std::unique_ptr<LayerSnapshot>& layer : layers_) {
+    if (layer != nullptr) bytes += layer->state_bytes();
+  }
   return bytes;
 }
 
-ModelState::ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides)
+ModelState::ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides,
+                       size_t stored_input_bytes)
     : model_(std::move(model)),
       overrides_(overrides),
+      max_stored_bytes_(stored_input_bytes),
       features_(static_cast<size_t>(model_->config().width)),
       workspace_(std::make_unique<Workspace>(Workspace::ColumnsOf(model_->config()))) {}
 
 ModelState::~ModelState() = default;
 
 absl::StatusOr<std::unique_ptr<ModelState>> ModelState::Create(std::shared_ptr<const Model> model,
-                                                               const MemoryOverrides& overrides) {
+                                                               const MemoryOverrides& overrides,
+                                                               size_t stored_input_bytes) {
   LETHE_RETURN_IF_ERROR(CheckOverrides(overrides));
   std::vector<LayerConfig> layers = model->config().layers;
   for (LayerConfig& layer : layers) {
@@ -72,33 +78,44 @@ absl::StatusOr<std::unique_ptr<ModelState>> ModelState::Create(std::shared_ptr<c
       for (GroupConfig& group : memory->groups) Apply(overrides, &group);
     }
   }
-  std::unique_ptr<ModelState> state(new ModelState(std::move(model), overrides));
+  std::unique_ptr<ModelState> state(
+      new ModelState(std::move(model), overrides, stored_input_bytes));
   state->layer_configs_ = std::make_shared<const std::vector<LayerConfig>>(std::move(layers));
-  LETHE_RETURN_IF_ERROR(state->MakeLayers());
+  for (size_t i = 0; i < state->layer_configs_->size(); ++i) {
+    absl::StatusOr<std::unique_ptr<LayerState>> layer = state->MakeLayer(i);
+    if (!layer.ok()) {
+      return absl::Status(layer.status().code(),
+                          absl::StrCat("layers[", i, "]: ", layer.status().message()));
+    }
+    state->layers_.push_back(*std::move(layer));
+  }
   return state;
 }
 
-absl::Status ModelState::MakeLayers() {
+absl::StatusOr<std::unique_ptr<LayerState>> ModelState::MakeLayer(size_t index) const {
   const auto norm_eps = static_cast<float>(model_->config().norm_eps);
-  for (size_t i = 0; i < layer_configs_->size(); ++i) {
-    const LayerConfig& config = (*layer_configs_)[i];
-    const LayerWeights& weights = model_->layer(i);
-    if (const auto* local = std::get_if<LocalLayerConfig>(&config)) {
-      layers_.push_back(
-          MakeLocalLayerState(*local, std::get<LocalWeights>(weights.layer), norm_eps));
-    } else if (const auto* memory = std::get_if<MemoryLayerConfig>(&config)) {
-      absl::StatusOr<std::unique_ptr<LayerState>> layer =
-          MakeMemoryLayerState(*memory, std::get<MemoryWeights>(weights.layer), norm_eps);
-      if (!layer.ok()) {
-        return absl::Status(layer.status().code(),
-                            absl::StrCat("layers[", i, "]: ", layer.status().message()));
-      }
-      layers_.push_back(std::move(layer).value());
-    } else {
-      layers_.push_back(MakeMlpLayerState(std::get<MlpWeights>(weights.layer), norm_eps));
-    }
+  const LayerConfig& config = (*layer_configs_)[index];
+  const LayerWeights& weights = model_->layer(index);
+  if (const auto* local = std::get_if<LocalLayerConfig>(&config)) {
+    return MakeLocalLayerState(*local, std::get<LocalWeights>(weights.layer), norm_eps);
   }
-  return absl::OkStatus();
+  if (std::holds_alternative<MlpLayerConfig>(config)) {
+    return MakeMlpLayerState(std::get<MlpWeights>(weights.layer), norm_eps);
+  }
+  const auto& memory = std::get<MemoryLayerConfig>(config);
+  const auto& memory_weights = std::get<MemoryWeights>(weights.layer);
+  MemoryLayerState::Groups groups;
+  for (size_t g = 0; g < memory.groups.size(); ++g) {
+    LETHE_ASSIGN_OR_RETURN(
+        std::unique_ptr<MemoryGroup> group,
+        MemoryGroup::Create(memory.groups[g], memory_weights.groups[g], norm_eps));
+    groups.push_back(std::move(group));
+  }
+  if (model_->config().bank == index) {
+    return MemoryLayerState::MakeBank(memory_weights, norm_eps, std::move(groups),
+                                      max_stored_bytes_);
+  }
+  return std::make_unique<MemoryLayerState>(memory_weights, norm_eps, std::move(groups));
 }
 
 absl::Status ModelState::Evaluate(absl::Span<const int32_t> vocab_ids) {
@@ -124,11 +141,7 @@ absl::Status ModelState::EvaluateBlock(absl::Span<const int32_t> vocab_ids,
   const auto count = static_cast<int64_t>(vocab_ids.size());
   const HeadWeights& head = model_->head();
   const absl::Span<float> x = workspace_->x(count * width);
-  for (int64_t t = 0; t < count; ++t) {
-    const int64_t vocab_id = vocab_ids[static_cast<size_t>(t)];
-    LETHE_CHECK(vocab_id >= 0 && vocab_id < model_->config().vocab_size);
-    std::copy_n(head.embed.begin() + vocab_id * width, width, x.begin() + t * width);
-  }
+  Embed(vocab_ids, x);
   for (const std::unique_ptr<LayerState>& layer : layers_) {
     LETHE_RETURN_IF_ERROR(layer->Forward(count, x, workspace_.get()));
   }
@@ -140,6 +153,28 @@ absl::Status ModelState::EvaluateBlock(absl::Span<const int32_t> vocab_ids,
     RmsNorm(x, head.final_norm, static_cast<float>(model_->config().norm_eps), normed);
     Matmul(normed, count, head.lm_head, logits);
   }
+  return absl::OkStatus();
+}
+
+void ModelState::Embed(absl::Span<const int32_t> vocab_ids, absl::Span<float> x) const {
+  const int64_t width = model_->config().width;
+  for (size_t t = 0; t < vocab_ids.size(); ++t) {
+    const int64_t vocab_id = vocab_ids[t];
+    LETHE_CHECK(vocab_id >= 0 && vocab_id < model_->config().vocab_size);
+    std::copy_n(model_->head().embed.begin() + vocab_id * width, width,
+                x.begin() + static_cast<int64_t>(t) * width);
+  }
+}
+
+absl::Status ModelState::RepeatLast(int64_t num_tokens) {
+  const absl::Span<float> x = workspace_->x(model_->config().width);
+  LETHE_RETURN_IF_ERROR(mutable_bank()->RepeatLast(x, workspace_.get()));
+  for (size_t i = *model_->config().bank + 1; i < layers_.size(); ++i) {
+    LETHE_RETURN_IF_ERROR(layers_[i]->Forward(1, x, workspace_.get()));
+  }
+  if (!AllFinite(x)) return absl::InternalError("an activation is not finite");
+  std::copy(x.begin(), x.end(), features_.begin());
+  num_tokens_ = num_tokens;
   return absl::OkStatus();
 }
 
@@ -164,6 +199,7 @@ std::shared_ptr<const ModelSnapshot> ModelState::Snapshot() const {
 }
 
 absl::Status ModelState::Restore(const ModelSnapshot& snapshot) {
+  if (!snapshot.complete_) return absl::InvalidArgumentError("snapshot of a replay");
   if (snapshot.layers_.size() != layers_.size()) {
     return absl::InvalidArgumentError("snapshot of another model");
   }
@@ -175,9 +211,14 @@ absl::Status ModelState::Restore(const ModelSnapshot& snapshot) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<ModelState> ModelState::EmptyCopy() const {
+  std::unique_ptr<ModelState> copy(new ModelState(model_, overrides_, max_stored_bytes_));
+  copy->layer_configs_ = layer_configs_;
+  return copy;
+}
+
 std::unique_ptr<ModelState> ModelState::Clone() const {
-  std::unique_ptr<ModelState> clone(new ModelState(model_, overrides_));
-  clone->layer_configs_ = layer_configs_;
+  std::unique_ptr<ModelState> clone = EmptyCopy();
   clone->num_tokens_ = num_tokens_;
   clone->features_ = features_;
   for (const std::unique_ptr<LayerState>& layer : layers_) clone->layers_.push_back(layer->Clone());
@@ -226,6 +267,19 @@ size_t ModelState::state_bytes() const {
   size_t bytes = features_.size() * sizeof(float);
   for (const std::unique_ptr<LayerState>& layer : layers_) bytes += layer->state_bytes();
   return bytes;
+}
+
+size_t ModelState::stored_input_bytes() const {
+  return bank() == nullptr ? 0 : bank()->stored_bytes();
+}
+
+const MemoryLayerState* ModelState::bank() const {
+  const std::optional<size_t>& index = model_->config().bank;
+  return index.has_value() ? static_cast<const MemoryLayerState*>(layers_[*index].get()) : nullptr;
+}
+
+MemoryLayerState* ModelState::mutable_bank() {
+  return static_cast<MemoryLayerState*>(layers_[*model_->config().bank].get());
 }
 
 std::vector<ModelState::SvGroup> ModelState::SvGroups() const {

@@ -4,8 +4,8 @@
 // Equation:  docs/model-format.md section 2; a fold over the tokens in rank order.
 // Shapes:    features [width] f32, logits [vocab_size] f32.
 // Units:     ranks from 0.
-// Requires:  vocab_ids in [0, vocab_size) (checked by LETHE_CHECK); Restore: a snapshot of this
-//            object or of one that it was cloned from, the tokens before which have not changed
+// Requires:  vocab_ids in [0, vocab_size) (checked by LETHE_CHECK); Restore: a complete snapshot of
+//            this object or of one that it was cloned from, the tokens before which have not changed
 //            since, with snapshot.num_tokens() <= num_tokens().
 // Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Evaluate: INTERNAL when
 //            an activation is not finite, and what a Memory rejects; then only Restore or
@@ -37,7 +37,12 @@ namespace lethe {
 
 class LayerState;
 class LayerSnapshot;
+class MemoryLayerState;
 class Workspace;
+
+// What a bank may store of a session's inputs for Forget (stored_inputs.h), unless a session says
+// otherwise: at 6.7 kB a token, lethe-tiny's last 40,000 tokens.
+inline constexpr size_t kDefaultStoredInputBytes = size_t{256} << 20;
 
 // Overrides of the memories' options; unset keeps the model's value. Part of the state digest.
 struct MemoryOverrides {
@@ -51,20 +56,25 @@ class ModelSnapshot {
  public:
   ~ModelSnapshot();
   int64_t num_tokens() const { return num_tokens_; }
+  // False: of a replay (BankEdit::Snapshot), which only a replay can go on from.
+  bool complete() const { return complete_; }
   size_t state_bytes() const;
 
  private:
   friend class ModelState;
+  friend class BankEdit;
   ModelSnapshot();
   int64_t num_tokens_ = 0;
+  bool complete_ = true;
   std::vector<std::unique_ptr<LayerSnapshot>> layers_;
   WipedFloats features_;
 };
 
 class ModelState {
  public:
-  static absl::StatusOr<std::unique_ptr<ModelState>> Create(std::shared_ptr<const Model> model,
-                                                            const MemoryOverrides& overrides);
+  static absl::StatusOr<std::unique_ptr<ModelState>> Create(
+      std::shared_ptr<const Model> model, const MemoryOverrides& overrides,
+      size_t stored_input_bytes = kDefaultStoredInputBytes);
   ~ModelState();
 
   absl::Status Evaluate(absl::Span<const int32_t> vocab_ids);
@@ -85,6 +95,10 @@ class ModelState {
   const Model& model() const { return *model_; }
   const MemoryOverrides& overrides() const { return overrides_; }
   size_t state_bytes() const;
+  size_t stored_input_bytes() const;  // held now; a cache beside the state
+
+  // The layer at ModelConfig::bank; null when the model has none.
+  const MemoryLayerState* bank() const;
 
   // Only for Fault::kGridNotRealigned: removed tokens leave masked slots in the memories, so that
   // chunks go on ending where they ended before.
@@ -99,13 +113,24 @@ class ModelState {
   std::vector<SvGroup> SvGroups() const;
 
  private:
-  ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides);
-  absl::Status MakeLayers();
+  friend class BankEdit;
+
+  ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides,
+             size_t stored_input_bytes);
+  // The layer at rank 0.
+  absl::StatusOr<std::unique_ptr<LayerState>> MakeLayer(size_t index) const;
+  // The same model and options, without layers.
+  std::unique_ptr<ModelState> EmptyCopy() const;
+  void Embed(absl::Span<const int32_t> vocab_ids, absl::Span<float> x) const;
+  // The end of a BankEdit: the bank lacks the last token, whose place is num_tokens - 1.
+  absl::Status RepeatLast(int64_t num_tokens);
   std::string OptionBytes() const;
+  MemoryLayerState* mutable_bank();
   absl::Status EvaluateBlock(absl::Span<const int32_t> vocab_ids, absl::Span<float> logits);
 
   std::shared_ptr<const Model> model_;
   MemoryOverrides overrides_;
+  size_t max_stored_bytes_;
   std::shared_ptr<const std::vector<LayerConfig>> layer_configs_;  // the model's with the overrides
   int64_t num_tokens_ = 0;
   std::vector<std::unique_ptr<LayerState>> layers_;
