@@ -54,6 +54,12 @@ struct ForgetSelector {
 // What becomes of retained generated tokens after the first forgotten rank (contract C4).
 enum class DerivedPolicy { kUnspecified, kKeepAndReport, kForgetDerived, kFail };
 
+// How the state of the shorter history is reached (forget_route.h).
+enum class ForgetPath {
+  kReevaluation,  // the model evaluates the rest of the history again
+  kReplay,        // local layers, support-vector set change, replay of the streaming memories
+};
+
 struct ForgetPlan {
   std::vector<uint64_t> selected_ids;  // what the selector names
   std::vector<uint64_t>
@@ -61,10 +67,21 @@ struct ForgetPlan {
   std::vector<int64_t> removed_ranks;  // selected, and derived under kForgetDerived
   int64_t num_tokens_before = 0;
   int64_t num_tokens_after = 0;
-  int64_t first_rank = 0;          // first removed rank
-  int64_t snapshot_rank = 0;       // evaluation resumes here
-  int64_t tokens_to_evaluate = 0;  // re-laying the snapshot ladder included
+  int64_t first_rank = 0;     // first removed rank
+  int64_t snapshot_rank = 0;  // evaluation or replay resumes here
+  ForgetPath path = ForgetPath::kReevaluation;
+  int64_t tokens_to_evaluate = 0;  // by the model, re-laying the snapshot ladder included
+  int64_t local_tokens = 0;        // replay: by the local layers, warm-up included
+  int64_t tokens_to_replay = 0;    // replay: by the streaming memories, re-laying included
   int64_t snapshots_destroyed = 0;
+};
+
+// Where the time of a Forget went, in seconds (no part of the state).
+struct ForgetTimes {
+  double evaluate = 0.0;  // re-evaluation: the model; replay: the local layers
+  double replay = 0.0;    // the streaming memories
+  double solve = 0.0;     // replay: the support-vector set change and the last token's read
+  double digest = 0.0;    // before and after
 };
 
 struct ForgetResult {
@@ -75,8 +92,13 @@ struct ForgetResult {
   int64_t num_tokens_after = 0;
   int64_t first_rank = 0;
   int64_t snapshot_rank = 0;
+  ForgetPath path = ForgetPath::kReevaluation;
   int64_t tokens_evaluated = 0;
+  int64_t local_tokens = 0;
+  int64_t tokens_replayed = 0;
+  int64_t dropped_inputs = 0;  // replay: tokens whose stored inputs had to be evaluated again
   int64_t snapshots_destroyed = 0;
+  ForgetTimes times;
   audit::Sha256Digest digest_before{};
   audit::Sha256Digest digest_after{};
   std::vector<TokenIdRange>

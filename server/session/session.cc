@@ -32,7 +32,7 @@ Session::~Session() { Wipe(&logits_); }
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const Model> model,
                                                          const SessionOptions& options) {
   LETHE_ASSIGN_OR_RETURN(std::unique_ptr<ModelState> state,
-                         ModelState::Create(model, options.memory));
+                         ModelState::Create(model, options.memory, options.stored_input_bytes));
   std::unique_ptr<Session> session(new Session(std::move(model), options, std::move(state)));
   session->ladder_.Insert(session->state_->Snapshot());
   return session;
@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<uint64_t>> Session::AppendChecked(absl::Span<const in
 void Session::RollBackTo(int64_t rank) {
   inputs_.Truncate(rank);
   ladder_.DropAfter(rank);
-  const std::shared_ptr<const ModelSnapshot> snapshot = ladder_.NewestAtOrBefore(rank);
+  const std::shared_ptr<const ModelSnapshot> snapshot = ladder_.NewestCompleteAtOrBefore(rank);
   LETHE_CHECK(snapshot != nullptr && state_->Restore(*snapshot).ok());
   LETHE_CHECK(
       EvaluateRange(inputs_, snapshot->num_tokens(), rank, rank, state_.get(), &ladder_).ok());
@@ -156,7 +156,8 @@ std::vector<int32_t> Session::vocab_ids() const {
 }
 
 SessionBytes Session::bytes() const {
-  return {state_->state_bytes(), ladder_.state_bytes(), inputs_.state_bytes()};
+  return {state_->state_bytes(), ladder_.state_bytes(), inputs_.state_bytes(),
+          state_->stored_input_bytes()};
 }
 
 }  // namespace lethe

@@ -13,8 +13,8 @@
 // Effects:   on error the session is as it was. Forgotten vocab_ids, features and snapshots are
 //            overwritten before they are freed where this code owns them.
 // Numerics:  bit-exact; see ARCHITECTURE.md "Bits". Append O(count), Forget at most 2 (T - r) + 128
-//            evaluated tokens on a history that grew by appends (T its length, r the first removed
-//            rank).
+//            evaluated or replayed tokens on a history that grew by appends (T its length, r the
+//            first removed rank); forget_route.h says which.
 // Threads:   compatible. Fork() gives an independent object; the model is shared and immutable.
 #ifndef LETHE_SERVER_SESSION_SESSION_H_
 #define LETHE_SERVER_SESSION_SESSION_H_
@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ namespace lethe {
 
 struct SessionOptions {
   MemoryOverrides memory;  // part of the state digest
+  // The most that a bank stores of the inputs for Forget; a cache, no part of the state.
+  size_t stored_input_bytes = kDefaultStoredInputBytes;
 };
 
 // Set in the token_ids that a fork gives out.
@@ -57,6 +60,7 @@ struct SessionBytes {
   size_t state = 0;
   size_t snapshots = 0;
   size_t inputs = 0;
+  size_t stored_inputs = 0;  // of the bank, for Forget
 };
 
 // A Forget computed and not yet in force. result() is complete, digest_after included, so that a
@@ -101,17 +105,18 @@ class Session {
   absl::StatusOr<std::vector<float>> Score(absl::Span<const int32_t> vocab_ids) const;
 
   // What a Forget would do and cost (validate_only), with the errors of StageForget.
-  absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy) const;
+  absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy,
+                                        std::optional<ForgetPath> path = std::nullopt) const;
 
   // Computes the state after the Forget beside the present one, which stays in service until
-  // Commit. Errors: INVALID_ARGUMENT: not exactly one kind of selector, an empty range or label,
+  // Commit, on the cheaper path or, where it is possible, on `path`. Errors: INVALID_ARGUMENT: not exactly one kind of selector, an empty range or label,
   // policy kUnspecified, nothing before before_token_id; NOT_FOUND: an explicit id (before_token_id
   // included) that is not retained, or a range, label or history that selects nothing;
   // FAILED_PRECONDITION: policy kFail and there are derived tokens; what the checkpoint says.
   // Messages hold no ids and no labels.
   absl::StatusOr<std::unique_ptr<StagedForget>> StageForget(
-      const ForgetSelector& selector, DerivedPolicy policy,
-      const Checkpoint& checkpoint = {}) const;
+      const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint = {},
+      std::optional<ForgetPath> path = std::nullopt) const;
   // Replaces the state by the staged one; vocab_ids, keys, values, features and snapshots of the old
   // are overwritten, its solver's caches only freed. FAILED_PRECONDITION, and no
   // change, if the session has changed since StageForget.

@@ -1,11 +1,16 @@
 // Session: PlanForget, StageForget, Commit.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "kernels/base/check.h"
 #include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wiped.h"
+#include "memory/memory.h"
+#include "server/model/bank_edit.h"
 #include "server/session/evaluation.h"
+#include "server/session/forget_route.h"
 #include "server/session/forget_selection.h"
 #include "server/session/session.h"
 
@@ -35,38 +40,106 @@ std::vector<uint64_t> IdsOf(const Inputs& inputs, const std::vector<int64_t>& ra
   return token_ids;
 }
 
+// The ways of session_forget's two paths to a state of the shorter history; `inputs` and `ladder`
+// are the staged ones.
+struct Work {
+  const ModelState& before;
+  const ForgetPlan& plan;
+  const ReevaluationPlan& runs;
+  const Inputs& inputs;
+  const Checkpoint& checkpoint;
+  SnapshotLadder* ladder;
+  ForgetTimes* times;
+};
+
+// Adds the seconds of its life.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double* seconds) : seconds_(seconds) {}
+  ~Stopwatch() { *seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double* seconds_;
+  const Clock::time_point start_ = Clock::now();
+};
+
 // Evaluates the runs that only re-lay the ladder, on a copy of the old state. They come by falling
 // rank, so that each Restore goes back in time, as memories require.
-absl::Status ReLay(const ReevaluationPlan& plan, const ModelState& old_state, const Inputs& inputs,
-                   int64_t num_after, const Checkpoint& checkpoint, SnapshotLadder* ladder) {
-  if (plan.re_laid.empty()) return absl::OkStatus();
-  const std::unique_ptr<ModelState> state = old_state.Clone();
-  for (const EvaluationRun& run : plan.re_laid) {
-    LETHE_RETURN_IF_ERROR(state->Restore(*ladder->NewestAtOrBefore(run.from)));
-    LETHE_RETURN_IF_ERROR(
-        EvaluateRange(inputs, run.from, run.to, num_after, state.get(), ladder, checkpoint));
-    ladder->Insert(state->Snapshot());
+absl::Status ReLay(const Work& work) {
+  if (work.runs.re_laid.empty()) return absl::OkStatus();
+  const std::unique_ptr<ModelState> state = work.before.Clone();
+  for (const EvaluationRun& run : work.runs.re_laid) {
+    LETHE_RETURN_IF_ERROR(state->Restore(*work.ladder->NewestCompleteAtOrBefore(run.from)));
+    LETHE_RETURN_IF_ERROR(EvaluateRange(work.inputs, run.from, run.to, work.runs.main.to,
+                                        state.get(), work.ladder, work.checkpoint));
+    work.ladder->Insert(state->Snapshot());
   }
   return absl::OkStatus();
 }
 
 // The evaluation that gives the new state. Its tokens from first_rank on have new ranks.
-absl::Status Reevaluate(const EvaluationRun& run, const ForgetPlan& plan, const Inputs& inputs,
-                        const Checkpoint& checkpoint, ModelState* state, SnapshotLadder* ladder) {
-  LETHE_RETURN_IF_ERROR(state->Restore(*ladder->NewestAtOrBefore(run.from)));
+absl::StatusOr<std::unique_ptr<ModelState>> Reevaluate(const Work& work) {
+  const Stopwatch stopwatch(&work.times->evaluate);
+  LETHE_RETURN_IF_ERROR(ReLay(work));
+  std::unique_ptr<ModelState> state = work.before.Clone();
+  const EvaluationRun& run = work.runs.main;
+  LETHE_RETURN_IF_ERROR(state->Restore(*work.ladder->NewestCompleteAtOrBefore(run.from)));
   int64_t from = run.from;
   if (FaultActive(Fault::kGridNotRealigned)) {
-    LETHE_RETURN_IF_ERROR(EvaluateRange(inputs, from, plan.first_rank, run.to, state, ladder));
-    LETHE_RETURN_IF_ERROR(state->SkipSlots(static_cast<int64_t>(plan.removed_ranks.size())));
-    from = plan.first_rank;
+    LETHE_RETURN_IF_ERROR(
+        EvaluateRange(work.inputs, from, work.plan.first_rank, run.to, state.get(), work.ladder));
+    LETHE_RETURN_IF_ERROR(state->SkipSlots(static_cast<int64_t>(work.plan.removed_ranks.size())));
+    from = work.plan.first_rank;
   }
-  return EvaluateRange(inputs, from, run.to, run.to, state, ladder, checkpoint);
+  LETHE_RETURN_IF_ERROR(
+      EvaluateRange(work.inputs, from, run.to, run.to, state.get(), work.ladder, work.checkpoint));
+  return state;
+}
+
+// From the snapshot at `run.from` to `end`, leaving the ladder's snapshots on the way.
+absl::Status ReplayRun(const Work& work, const EvaluationRun& run, int64_t end, BankEdit* edit) {
+  const Stopwatch stopwatch(&work.times->replay);
+  LETHE_RETURN_IF_ERROR(edit->Restore(*work.ladder->NewestAtOrBefore(run.from)));
+  while (edit->rank() < end) {
+    if (work.checkpoint) LETHE_RETURN_IF_ERROR(work.checkpoint());
+    const int64_t boundary = edit->rank() - edit->rank() % kChunkTokens + kChunkTokens;
+    LETHE_RETURN_IF_ERROR(edit->Replay(std::min(boundary, end)));
+    if (edit->rank() == boundary && IsOnLadder(boundary, work.runs.main.to)) {
+      work.ladder->Insert(edit->Snapshot());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ModelState>> Replay(const Work& work) {
+  WipedVector<int32_t> history;
+  for (int64_t rank = 0; rank < work.inputs.size(); ++rank) {
+    history.push_back(work.inputs.at(rank).vocab_id);
+  }
+  BankEdit edit(work.before, work.plan.removed_ranks, history, LowestRank(work.runs));
+  {
+    const Stopwatch stopwatch(&work.times->evaluate);
+    LETHE_RETURN_IF_ERROR(edit.Refresh(work.checkpoint));
+  }
+  for (const EvaluationRun& run : work.runs.re_laid) {
+    LETHE_RETURN_IF_ERROR(ReplayRun(work, run, run.to, &edit));
+    work.ladder->Insert(edit.Snapshot());
+  }
+  const int64_t head = work.runs.main.to;
+  LETHE_RETURN_IF_ERROR(ReplayRun(work, work.runs.main, head - 1, &edit));
+  const Stopwatch stopwatch(&work.times->solve);
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<ModelState> state, edit.Finish());
+  if (head % kChunkTokens == 0) work.ladder->Insert(state->Snapshot());
+  return state;
 }
 
 }  // namespace
 
-absl::StatusOr<ForgetPlan> Session::PlanForget(const ForgetSelector& selector,
-                                               DerivedPolicy policy) const {
+absl::StatusOr<ForgetPlan> Session::PlanForget(const ForgetSelector& selector, DerivedPolicy policy,
+                                               std::optional<ForgetPath> path) const {
   LETHE_ASSIGN_OR_RETURN(ForgetSelection selection, SelectForForget(inputs_, selector, policy));
   ForgetPlan plan;
   plan.selected_ids = IdsOf(inputs_, selection.selected);
@@ -76,20 +149,23 @@ absl::StatusOr<ForgetPlan> Session::PlanForget(const ForgetSelector& selector,
   plan.first_rank = selection.removed.front();
   plan.removed_ranks = std::move(selection.removed);
   const std::vector<int64_t> ranks = ladder_.ranks();
-  const ReevaluationPlan reevaluation =
-      PlanReevaluation(ranks, plan.first_rank, plan.num_tokens_before, plan.num_tokens_after);
-  plan.snapshot_rank = reevaluation.main.from;
-  plan.tokens_to_evaluate = reevaluation.num_tokens;
+  const ForgetRoute route = PlanRoute(*state_, ladder_, plan.removed_ranks, path);
+  plan.path = route.path;
+  plan.snapshot_rank = route.runs.main.from;
+  const bool replay = route.path == ForgetPath::kReplay;
+  plan.tokens_to_evaluate = replay ? 1 : route.runs.num_tokens;
+  plan.tokens_to_replay = replay ? route.runs.num_tokens - 1 : 0;
+  plan.local_tokens = route.num_local;
   plan.snapshots_destroyed = std::count_if(ranks.begin(), ranks.end(),
                                            [&](int64_t rank) { return rank > plan.first_rank; });
   return plan;
 }
 
 absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(
-    const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint) const {
-  LETHE_ASSIGN_OR_RETURN(ForgetPlan plan, PlanForget(selector, policy));
-  const ReevaluationPlan reevaluation = PlanReevaluation(
-      ladder_.ranks(), plan.first_rank, plan.num_tokens_before, plan.num_tokens_after);
+    const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint,
+    std::optional<ForgetPath> path) const {
+  LETHE_ASSIGN_OR_RETURN(ForgetPlan plan, PlanForget(selector, policy, path));
+  const ForgetRoute route = PlanRoute(*state_, ladder_, plan.removed_ranks, path);
   auto staging = std::make_unique<StagedForget::Staging>();
   staging->session = this;
   staging->generation = generation_;
@@ -98,11 +174,15 @@ absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(
   staging->ladder = ladder_;
   const bool keep_stale = FaultActive(Fault::kStaleSnapshotKept);
   staging->ladder.DropAfter(keep_stale ? plan.num_tokens_after : plan.first_rank);
-  staging->state = state_->Clone();
-  LETHE_RETURN_IF_ERROR(ReLay(reevaluation, *state_, staging->inputs, plan.num_tokens_after,
-                              checkpoint, &staging->ladder));
-  LETHE_RETURN_IF_ERROR(Reevaluate(reevaluation.main, plan, staging->inputs, checkpoint,
-                                   staging->state.get(), &staging->ladder));
+  const Work work = {*state_,
+                     plan,
+                     route.runs,
+                     staging->inputs,
+                     checkpoint,
+                     &staging->ladder,
+                     &staging->result.times};
+  LETHE_ASSIGN_OR_RETURN(staging->state,
+                         route.path == ForgetPath::kReplay ? Replay(work) : Reevaluate(work));
   staging->repetition_counts = repetition_counts_;
   if (!FaultActive(Fault::kPenaltyCountsKept)) {
     std::fill(staging->repetition_counts.begin(), staging->repetition_counts.end(), 0);
@@ -118,8 +198,13 @@ absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(
   result.num_tokens_after = plan.num_tokens_after;
   result.first_rank = plan.first_rank;
   result.snapshot_rank = plan.snapshot_rank;
+  result.path = route.path;
   result.tokens_evaluated = plan.tokens_to_evaluate;
+  result.tokens_replayed = plan.tokens_to_replay;
+  result.local_tokens = route.num_local;
+  result.dropped_inputs = route.num_dropped;
   result.snapshots_destroyed = plan.snapshots_destroyed;
+  const Stopwatch stopwatch(&result.times.digest);
   result.digest_before = Digest();
   result.digest_after = DigestPartsOf(*staging->state, staging->repetition_counts).Digest();
   result.gaps = staging->inputs.Gaps(shared_ids_end_ != 0 ? shared_ids_end_ : next_token_id_);

@@ -82,6 +82,22 @@ std::shared_ptr<const ModelSnapshot> SnapshotLadder::NewestAtOrBefore(int64_t ra
   return after == snapshots_.begin() ? nullptr : std::prev(after)->second;
 }
 
+std::shared_ptr<const ModelSnapshot> SnapshotLadder::NewestCompleteAtOrBefore(int64_t rank) const {
+  for (auto it = snapshots_.upper_bound(rank); it != snapshots_.begin();) {
+    --it;
+    if (it->second->complete()) return it->second;
+  }
+  return nullptr;
+}
+
+std::vector<int64_t> SnapshotLadder::complete_ranks() const {
+  std::vector<int64_t> ranks;
+  for (const auto& [rank, snapshot] : snapshots_) {
+    if (snapshot->complete()) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 std::vector<int64_t> SnapshotLadder::ranks() const {
   std::vector<int64_t> ranks;
   for (const auto& [rank, snapshot] : snapshots_) ranks.push_back(rank);

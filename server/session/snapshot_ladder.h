@@ -67,7 +67,11 @@ class SnapshotLadder {
   // The newest snapshot at or before `rank`; null when there is none.
   std::shared_ptr<const ModelSnapshot> NewestAtOrBefore(int64_t rank) const;
 
+  // The same of a snapshot that the model itself can go on from.
+  std::shared_ptr<const ModelSnapshot> NewestCompleteAtOrBefore(int64_t rank) const;
+
   std::vector<int64_t> ranks() const;
+  std::vector<int64_t> complete_ranks() const;
   size_t state_bytes() const;
 
  private:

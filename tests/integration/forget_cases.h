@@ -2,8 +2,9 @@
 //
 // A case is plain data: for each of its sessions a list of operations whose numbers are read modulo
 // what the session holds when they run, so that RapidCheck may shrink any of them. RunForgetCase
-// lives every session (each on its own thread when the case says so) and after each Forget compares
-// it with an oracle that was given the retained vocab_ids alone.
+// lives every session (each on its own thread when the case says so), stages each Forget on both
+// paths (replay and re-evaluation), compares the two, commits one and compares the session with an
+// oracle that was given the retained vocab_ids alone.
 //
 // Requires: the oracle answers for a fresh session.
 // Threads:  RunForgetCase calls the oracle from one thread at a time.
@@ -58,6 +59,8 @@ using Oracle = std::function<absl::StatusOr<Observation>(uint32_t stack,
 // What the histories of a run covered, for the coverage the test promises.
 struct Coverage {
   int64_t forgets = 0;
+  int64_t replays = 0;         // of these, reached by replay as well as by re-evaluation
+  int64_t dropped_inputs = 0;  // tokens whose stored inputs a replay had to evaluate again
   int64_t longest = 0;
   int64_t three_chunks = 0;   // cases whose longest history had at least 3 chunks
   int64_t beyond_window = 0;  // longer than the local receptive field + 128

@@ -1,5 +1,6 @@
 // Goal: contract C1 and C2. After any life of a session, Forget leaves the digest, the next-token logits and the seeded
-// text of a fresh session, in another process, that was sent only the retained inputs. And each mutant of
+// text of a fresh session, in another process, that was sent only the retained inputs; in a model with a bank replay and
+// re-evaluation both do. And each mutant of
 // kernels/base/fault.h breaks this within 200 cases, so that the test would see the mistake it stands for.
 // Method: RapidCheck draws lives (forget_cases.h) on small random-weight stacks with every memory kind at several depths
 // and, fewer, on lethe-tiny. LETHE_PROPERTY_CASES and LETHE_PROPERTY_SEED set the number of cases and the seed.
@@ -120,8 +121,9 @@ void Report(const Coverage& coverage) {
   std::cerr << coverage.cases << " cases, " << coverage.forgets << " Forgets compared; "
             << coverage.three_chunks << " with 3 chunks or more, " << coverage.beyond_window
             << " beyond window + 128, " << coverage.very_long << " of 1,500 tokens or more; "
-            << coverage.at_grid << " Forgets beside a boundary; longest " << coverage.longest
-            << "\n";
+            << coverage.at_grid << " Forgets beside a boundary, " << coverage.replays
+            << " by replay too, which evaluated " << coverage.dropped_inputs
+            << " dropped inputs again; longest " << coverage.longest << "\n";
 }
 
 TEST(ForgetPropertyTest, ForgottenSessionEqualsFreshOne) {
@@ -138,6 +140,8 @@ TEST(ForgetPropertyTest, ForgottenSessionEqualsFreshOne) {
   EXPECT_GE(coverage.three_chunks * 100, coverage.cases * 80);
   EXPECT_GE(coverage.beyond_window * 100, coverage.cases * 45);
   EXPECT_GE(coverage.very_long * 100, coverage.cases * 2);
+  EXPECT_GE(coverage.replays * 100, coverage.forgets * 30);
+  EXPECT_GT(coverage.dropped_inputs, 0);
 }
 
 TEST(ForgetPropertyTest, HoldsOnLetheTiny) {
@@ -181,7 +185,10 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair(Fault::kPolishSkipped, "PolishSkipped"),
                       std::pair(Fault::kStaleSnapshotKept, "StaleSnapshotKept"),
                       std::pair(Fault::kPenaltyCountsKept, "PenaltyCountsKept"),
-                      std::pair(Fault::kTreeOverChunks, "TreeOverChunks")),
+                      std::pair(Fault::kTreeOverChunks, "TreeOverChunks"),
+                      std::pair(Fault::kChangedFeaturesKept, "ChangedFeaturesKept"),
+                      std::pair(Fault::kGateBoundaryKept, "GateBoundaryKept"),
+                      std::pair(Fault::kKeyAddedAtEnd, "KeyAddedAtEnd")),
     [](const auto& instance) { return std::string(instance.param.second); });
 
 }  // namespace

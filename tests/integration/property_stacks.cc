@@ -61,6 +61,13 @@ std::vector<std::shared_ptr<const Model>> PropertyStacks() {
             4),
       // No local layer at all, and memories last.
       Build({Memory(Join({kSv, kOvq})), Memory(Join({kVla, kPalimpsaD}))}, 5),
+      // Bounded: three local layers, every variant of the streaming memories, two support-vector
+      // heads with a mass that histories cross.
+      Build({kLocal, kMlp, kLocal, kLocal,
+             Memory(Join({kRls, kSvTwoHeads, kVlaPaper, kPalimpsaM, kWindow, kOvqLarge})), kMlp},
+            6),
+      // Bounded: the bank first and last.
+      Build({Memory(Join({kOvq, kSv, kVla, kPalimpsaD}))}, 7),
   };
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -60,12 +61,18 @@ struct Case {
 class SessionForgetTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SessionForgetTest, EqualsAFreshSession) {
-  for (const auto& model : {testing::SmallModel(), testing::ContextualModel()}) {
+  for (const auto& [model, path] :
+       {std::pair(testing::SmallModel(), ForgetPath::kReplay),
+        std::pair(testing::SmallModel(), ForgetPath::kReevaluation),
+        std::pair(testing::ContextualModel(), ForgetPath::kReevaluation)}) {
     const auto session = NewSession(model);
     AppendIds(testing::SampleIds(GetParam().num_tokens), session.get());
-    ASSERT_OK_AND_ASSIGN(
-        const ForgetResult result,
-        session->Forget(ForgetSelector::Ids(GetParam().forget), DerivedPolicy::kFail));
+    ASSERT_OK_AND_ASSIGN(std::unique_ptr<StagedForget> staged,
+                         session->StageForget(ForgetSelector::Ids(GetParam().forget),
+                                              DerivedPolicy::kFail, {}, path));
+    ASSERT_OK_AND_ASSIGN(const ForgetResult result, session->Commit(std::move(staged)));
+    const bool emptied = result.num_tokens_after == 0;
+    EXPECT_EQ(result.path, emptied ? ForgetPath::kReevaluation : path);
     EXPECT_EQ(result.forgotten_ids, GetParam().forget);
     EXPECT_EQ(result.first_rank, static_cast<int64_t>(GetParam().forget[0]) - 1);
     EXPECT_EQ(result.digest_after, session->Digest());
@@ -85,7 +92,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"AcrossChunks", 200, Range(60, 140)}, Case{"InTheTail", 150, {140, 142}},
                       Case{"Scattered", 200, {2, 65, 130, 199}},
                       Case{"Everything", 130, Range(1, 131)}, Case{"AllButOne", 130, Range(2, 131)},
-                      Case{"LastHalf", 256, Range(129, 257)}),
+                      Case{"LastHalf", 256, Range(129, 257)}, Case{"GateMovesBack", 128, {5}},
+                      Case{"TailKeysEnter", 190, Range(1, 61)},
+                      Case{"GateMovesBackToNothing", 64, {64}}, Case{"LastOnTheGrid", 193, {1}},
+                      Case{"AllButTwo", 200, Range(3, 201)}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(SessionForgetHistoryTest, RepeatedForgetsAndAppends) {
@@ -138,6 +148,34 @@ TEST(SessionForgetHistoryTest, ReLaidSnapshotsAreRightToo) {
   EXPECT_GT(steps_with_more_runs, 0);
 }
 
+TEST(SessionForgetHistoryTest, DroppedInputsAreEvaluatedAgain) {
+  SessionOptions options;
+  options.stored_input_bytes = 1;  // none
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Session> session,
+                       Session::Create(testing::SmallModel(), options));
+  AppendIds(testing::SampleIds(400), session.get());
+  ASSERT_OK_AND_ASSIGN(std::unique_ptr<StagedForget> staged,
+                       session->StageForget(ForgetSelector::Ids({80}), DerivedPolicy::kFail, {},
+                                            ForgetPath::kReplay));
+  EXPECT_GT(staged->result().dropped_inputs, 250);
+  ASSERT_OK(session->Commit(std::move(staged)));
+  EXPECT_EQ(DifferenceFromFresh(session.get()), "");
+  EXPECT_LT(session->bytes().stored_inputs, size_t{20} << 10);
+}
+
+TEST(SessionForgetHistoryTest, ReplayIsChosenWhereItIsCheaper) {
+  const auto session = NewSession(testing::SmallModel());
+  AppendIds(testing::SampleIds(2000), session.get());
+  ASSERT_OK_AND_ASSIGN(const ForgetPlan early,
+                       session->PlanForget(ForgetSelector::Ids({5}), DerivedPolicy::kFail));
+  EXPECT_EQ(early.path, ForgetPath::kReplay);
+  EXPECT_EQ(early.tokens_to_evaluate, 1);
+  ASSERT_OK_AND_ASSIGN(const ForgetPlan late,
+                       session->PlanForget(ForgetSelector::Ids({1999}), DerivedPolicy::kFail));
+  EXPECT_EQ(late.path, ForgetPath::kReevaluation);
+  EXPECT_EQ(late.tokens_to_replay, 0);
+}
+
 // What a mutant must break: forgets, goes on, forgets again.
 std::string RunWithForgets(const std::shared_ptr<const Model>& model) {
   const auto session = NewSession(model);
@@ -151,15 +189,21 @@ std::string RunWithForgets(const std::shared_ptr<const Model>& model) {
 
 class SessionMutantTest : public ::testing::TestWithParam<Fault> {};
 
+// Each fault is one of a way through a Forget, so a model that goes another way does not show it.
 TEST_P(SessionMutantTest, IsCaught) {
-  EXPECT_EQ(RunWithForgets(testing::SmallModel()), "");
-  testing::ScopedFault fault(GetParam());
-  EXPECT_NE(RunWithForgets(testing::SmallModel()), "");
+  std::string differences;
+  for (const auto& model : {testing::SmallModel(), testing::ContextualModel()}) {
+    EXPECT_EQ(RunWithForgets(model), "");
+    testing::ScopedFault fault(GetParam());
+    differences += RunWithForgets(model);
+  }
+  EXPECT_NE(differences, "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Mutants, SessionMutantTest,
                          ::testing::Values(Fault::kGridNotRealigned, Fault::kOldConvolutionTailKept,
-                                           Fault::kStaleSnapshotKept, Fault::kPenaltyCountsKept),
+                                           Fault::kStaleSnapshotKept, Fault::kPenaltyCountsKept,
+                                           Fault::kChangedFeaturesKept, Fault::kKeyAddedAtEnd),
                          [](const auto& tested) -> std::string {
                            switch (tested.param) {
                              case Fault::kGridNotRealigned:
@@ -168,6 +212,10 @@ INSTANTIATE_TEST_SUITE_P(Mutants, SessionMutantTest,
                                return "OldConvolutionTailKept";
                              case Fault::kStaleSnapshotKept:
                                return "StaleSnapshotKept";
+                             case Fault::kChangedFeaturesKept:
+                               return "ChangedFeaturesKept";
+                             case Fault::kKeyAddedAtEnd:
+                               return "KeyAddedAtEnd";
                              default:
                                return "PenaltyCountsKept";
                            }
