@@ -1,11 +1,13 @@
 # Flags and target helpers used by every folder.
 
-# lethe_flags: warnings and the arithmetic rules of ARCHITECTURE.md ("Bits"): x86-64-v3, no contraction
+# lethe_flags: warnings and the arithmetic rules of ARCHITECTURE.md ("Bits"): no contraction
 # into fma behind our back, no libm call for sqrt. Both -fno options leave values alone.
+# LETHE_ARCH may name a wider vector unit: bits do not depend on it (tests/vector_width).
+set(LETHE_ARCH "x86-64-v3" CACHE STRING "Processor level for -march, x86-64-v3 or above")
 add_library(lethe_flags INTERFACE)
 target_include_directories(lethe_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(lethe_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3 -ffp-contract=off -fno-math-errno -fno-trapping-math
+  $<$<COMPILE_LANGUAGE:CXX>:-march=${LETHE_ARCH} -ffp-contract=off -fno-math-errno -fno-trapping-math
   -Wall -Wextra -Wshadow -Wconversion>)
 if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13) OR
    (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))

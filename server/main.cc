@@ -44,7 +44,7 @@ audit::Sha256Digest ProgramDigest() {
 }
 
 std::string BuildName() {
-  return absl::StrCat("lethe ", LETHE_VERSION, " ", LETHE_COMPILER, " x86-64-v3");
+  return absl::StrCat("lethe ", LETHE_VERSION, " ", LETHE_COMPILER, " ", LETHE_ARCH);
 }
 
 absl::Status LoadModels(const ServerOptions& options, ServerCore* core) {
@@ -59,6 +59,7 @@ absl::Status LoadModels(const ServerOptions& options, ServerCore* core) {
 absl::Status Run(const ServerOptions& options) {
   const sigset_t signals = BlockStopSignals();
   ServerCore core(options.compute_threads, options.max_sessions);
+  core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
                          DataDirectory::Open(options.data_directory, options.origin));
   core.trail = {data->log(), data->recorder(), ProgramDigest(), BuildName()};

@@ -28,6 +28,7 @@ struct ServerOptions {
   std::string origin = "lethe.dev/audit/local";
   int compute_threads = 1;
   int64_t max_sessions = 256;
+  int64_t stored_input_mib = 256;
   int max_message_bytes = 8 << 20;
   int drain_seconds = 10;
   LogLevel log_level = LogLevel::kInfo;

@@ -47,9 +47,10 @@ enum class DerivedPolicy { kKeepAndReport, kForgetDerived, kFail };
 // How a layer's state was brought to that of a session which never had the inputs.
 enum class LayerMethod {
   kUnchanged,
-  kReevaluation,  // the model evaluated the rest of the history again
+  kReevaluation,  // the layer evaluated again: the rest of the history, or, below a layer of the next
+                  // two methods, the tokens whose inputs to that layer had changed
   kReplay,        // the layer alone stepped through the rest again, from what it had stored
-  kDecremental,
+  kDecremental,  // support-vector heads made one set change; the layer's other heads as kReplay
   kCanonicalResolve
 };
 
@@ -64,7 +65,7 @@ struct EngineIdentity {
   Sha256Digest binary{};    // SHA-256 of the server binary
   std::string build;        // for example "lethe 0.1.0 gcc 12.2 x86-64-v3"
   Sha256Digest config{};    // SHA-256 of the session's model and memory options
-  std::string algorithm;    // "lethe-reevaluation-v1": how Forget reaches the canonical state
+  std::string algorithm;    // "lethe-canonical-v2": how Forget reaches the canonical state
   std::string device_kind;  // "cpu"
   Sha256Digest model_digest{};
   Sha256Digest numerics_id{};

@@ -51,6 +51,15 @@ absl::Status FillSelection(const ForgetOptions& options, v1::ForgetSelection* se
   return absl::OkStatus();
 }
 
+std::string FormatEvaluated(const v1::ForgetResponse& receipt) {
+  std::string text = absl::StrCat(receipt.num_reevaluated());
+  if (receipt.num_replayed() > 0 || receipt.num_local_reevaluated() > 0) {
+    absl::StrAppend(&text, " by the model, ", receipt.num_local_reevaluated(),
+                    " by its local layers, ", receipt.num_replayed(), " replayed by its memories");
+  }
+  return text;
+}
+
 void PrintReceipt(Context& context, const v1::ForgetRequest& request,
                   const v1::ForgetResponse& receipt) {
   const bool dry_run = request.validate_only();
@@ -65,7 +74,7 @@ void PrintReceipt(Context& context, const v1::ForgetRequest& request,
   table.Add("derived and kept", FormatRanges(receipt.derived_kept()));
   table.Add("first rank removed", absl::StrCat(receipt.first_rank()));
   table.Add("inputs retained", absl::StrCat(receipt.num_inputs()));
-  table.Add("tokens evaluated again", absl::StrCat(receipt.num_reevaluated()));
+  table.Add("tokens evaluated again", FormatEvaluated(receipt));
   table.Add("snapshots destroyed", absl::StrCat(receipt.num_snapshots_destroyed()));
   std::map<std::string, int> methods;
   for (const v1::GroupMethod& method : receipt.methods()) {
@@ -138,6 +147,16 @@ void AddForgetCommand(CLI::App& app, Context& context) {
   command->add_flag_callback(
       "--dry-run", [options] { options->request.set_validate_only(true); },
       "Check everything and say what would happen; change nothing");
+  command
+      ->add_option_function<std::string>(
+          "--way",
+          [options](const std::string& way) {
+            options->request.set_way(way == "re-evaluation" ? v1::FORGET_WAY_REEVALUATION
+                                                            : v1::FORGET_WAY_UNSPECIFIED);
+          },
+          "cheapest, or re-evaluation: let the model evaluate the rest of the history again even "
+          "where that is not needed; the result is the same")
+      ->check(CLI::IsMember({"cheapest", "re-evaluation"}));
   command->add_option("--nonce", options->nonce_hex,
                       "16 to 32 bytes in hex, echoed in the signed statement");
   command->add_option("--request-id", *options->request.mutable_request_id(),

@@ -59,6 +59,7 @@ void PrintSession(Context& context, const v1::Session& session) {
   table.Add("state", FormatByteCount(session.state_bytes()));
   table.Add("snapshots", absl::StrCat(session.num_snapshots(), " (",
                                       FormatByteCount(session.snapshot_bytes()), ")"));
+  table.Add("stored inputs", FormatByteCount(session.stored_input_bytes()));
   table.Add("newest audit record",
             session.audit_seq() == 0 ? "none" : absl::StrCat("seq ", session.audit_seq()));
   table.Add("created", google::protobuf::util::TimeUtil::ToString(session.create_time()));

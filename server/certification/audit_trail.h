@@ -29,7 +29,7 @@ struct AuditTrail {
 };
 
 // The algorithm by which a Forget reaches the state of the shorter history in this version.
-inline constexpr char kForgetAlgorithm[] = "lethe-reevaluation-v1";
+inline constexpr char kForgetAlgorithm[] = "lethe-canonical-v2";
 
 // What the records of a session have in common: kind, session, nonce and request (the server's own
 // where the client sent none), time and engine.

@@ -66,8 +66,14 @@ std::vector<uint64_t> Without(const std::vector<uint64_t>& ids,
   return rest;
 }
 
-// Every memory group of the model; all are re-evaluated in this version.
-std::vector<GroupMethod> GroupMethods(const ModelConfig& config) {
+audit::LayerMethod MethodOf(const GroupConfig& group, ForgetPath path) {
+  if (path == ForgetPath::kReevaluation) return audit::LayerMethod::kReevaluation;
+  return group.kind == MemoryKind::kSv ? audit::LayerMethod::kDecremental
+                                       : audit::LayerMethod::kReplay;
+}
+
+// Every memory group of the model.
+std::vector<GroupMethod> GroupMethods(const ModelConfig& config, ForgetPath path) {
   std::vector<GroupMethod> methods;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
@@ -75,19 +81,31 @@ std::vector<GroupMethod> GroupMethods(const ModelConfig& config) {
     for (size_t group = 0; group < memory->groups.size(); ++group) {
       methods.push_back({absl::StrCat("layer.", layer, ".group.", group, ".",
                                       MemoryKindName(memory->groups[group].kind)),
-                         kForgetMethod, memory->bounded});
+                         MethodOf(memory->groups[group], path), memory->bounded});
     }
   }
   return methods;
 }
 
-// Token-wise layers hold no state, so no report names them.
-std::vector<audit::LayerReport> LayerReports(const ModelConfig& config) {
+// A layer with support-vector heads is decremental, whatever its other heads do.
+audit::LayerMethod MethodOf(const MemoryLayerConfig& layer, ForgetPath path) {
+  audit::LayerMethod method = MethodOf(layer.groups.front(), path);
+  for (const GroupConfig& group : layer.groups) {
+    if (group.kind == MemoryKind::kSv) method = MethodOf(group, path);
+  }
+  return method;
+}
+
+// Token-wise layers hold no state, so no report names them. Local layers evaluate again on either
+// path, after a replay only the tokens behind each gap.
+std::vector<audit::LayerReport> LayerReports(const ModelConfig& config, ForgetPath path) {
   std::vector<audit::LayerReport> reports;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     if (std::holds_alternative<MlpLayerConfig>(config.layers[layer])) continue;
-    const bool memory = std::holds_alternative<MemoryLayerConfig>(config.layers[layer]);
-    reports.push_back({static_cast<uint64_t>(layer), memory ? "memory" : "local", kForgetMethod});
+    const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
+    reports.push_back(
+        {static_cast<uint64_t>(layer), memory != nullptr ? "memory" : "local",
+         memory != nullptr ? MethodOf(*memory, path) : audit::LayerMethod::kReevaluation});
   }
   return reports;
 }
@@ -103,6 +121,8 @@ ForgetReceipt ReceiptOfPlan(const ForgetPlan& plan, DerivedPolicy policy) {
   receipt.first_rank = plan.first_rank;
   receipt.num_inputs = plan.num_tokens_after;
   receipt.num_reevaluated = plan.tokens_to_evaluate;
+  receipt.num_local_reevaluated = plan.local_tokens;
+  receipt.num_replayed = plan.tokens_to_replay;
   receipt.num_snapshots_destroyed = plan.snapshots_destroyed;
   return receipt;
 }
@@ -117,6 +137,8 @@ ForgetReceipt ReceiptOfResult(const ForgetResult& result) {
   receipt.first_rank = result.first_rank;
   receipt.num_inputs = result.num_tokens_after;
   receipt.num_reevaluated = result.tokens_evaluated;
+  receipt.num_local_reevaluated = result.local_tokens;
+  receipt.num_replayed = result.tokens_replayed;
   receipt.num_snapshots_destroyed = result.snapshots_destroyed;
   receipt.digest_after = result.digest_after;
   return receipt;
@@ -136,7 +158,7 @@ audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& t
   draft.derived_kept = result.derived_kept_ids;
   // Conservative: what an earlier Forget kept may be what this one removes.
   draft.retains_derived = before.any_derived_from_forgotten();
-  draft.layers = LayerReports(entry.model->config());
+  draft.layers = LayerReports(entry.model->config(), result.path);
   for (const SvHead& head : SvHeads(staged.state())) {
     draft.memories.push_back(DraftHead(head, draft.retained));
   }
@@ -155,10 +177,10 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
   // Between two chunks other sessions compute, and a client that is gone is noticed.
   const Checkpoint checkpoint = [&] { return slot.Yield(call); };
   absl::StatusOr<std::unique_ptr<StagedForget>> staged =
-      session->StageForget(command.selector, command.policy, checkpoint);
+      session->StageForget(command.selector, command.policy, checkpoint, command.path);
   if (!staged.ok()) return WithForgetReason(staged.status());
   ForgetReceipt receipt = ReceiptOfResult((*staged)->result());
-  receipt.methods = GroupMethods(entry->model->config());
+  receipt.methods = GroupMethods(entry->model->config(), (*staged)->result().path);
   const audit::RecordDraft draft = DraftForget(command, trail, *entry, session->inputs(), **staged);
   LETHE_RETURN_IF_ERROR(forks.Stage(draft.forgotten, command, checkpoint));
   LETHE_RETURN_IF_ERROR(call.Check());
@@ -199,10 +221,11 @@ absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const C
     return Execute(command, call, scheduler, trail, session, entry.get());
   }
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
-  const absl::StatusOr<ForgetPlan> plan = session->PlanForget(command.selector, command.policy);
+  const absl::StatusOr<ForgetPlan> plan =
+      session->PlanForget(command.selector, command.policy, command.path);
   if (!plan.ok()) return WithForgetReason(plan.status());
   ForgetReceipt receipt = ReceiptOfPlan(*plan, command.policy);
-  receipt.methods = GroupMethods(entry->model->config());
+  receipt.methods = GroupMethods(entry->model->config(), plan->path);
   return receipt;
 }
 

@@ -36,18 +36,15 @@ namespace lethe {
 struct ForgetCommand {
   ForgetSelector selector;
   DerivedPolicy policy = DerivedPolicy::kUnspecified;
+  std::optional<ForgetPath> path;  // unset: the cheaper
   bool validate_only = false;
   std::string nonce;  // empty: the server draws one
   RequestKey request;
 };
 
-// How a Forget reaches every layer's state of the shorter history in this version: receipt and
-// statement say the same word.
-inline constexpr audit::LayerMethod kForgetMethod = audit::LayerMethod::kReevaluation;
-
 struct GroupMethod {
   std::string group;  // "layer.4.group.0.sv"
-  audit::LayerMethod method = kForgetMethod;
+  audit::LayerMethod method = audit::LayerMethod::kReevaluation;
   bool bounded = false;
 };
 
@@ -59,6 +56,8 @@ struct ForgetReceipt {
   int64_t first_rank = 0;
   int64_t num_inputs = 0;
   int64_t num_reevaluated = 0;
+  int64_t num_local_reevaluated = 0;
+  int64_t num_replayed = 0;
   int64_t num_snapshots_destroyed = 0;
   std::vector<GroupMethod> methods;
   std::optional<audit::Sha256Digest> digest_after;  // absent: only validated, or destroyed later

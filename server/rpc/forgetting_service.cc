@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,17 @@ absl::StatusOr<DerivedPolicy> ReadPolicy(v1::DerivedPolicy policy) {
   }
 }
 
+absl::StatusOr<std::optional<ForgetPath>> ReadWay(v1::ForgetWay way) {
+  switch (way) {
+    case v1::FORGET_WAY_UNSPECIFIED:
+      return std::nullopt;
+    case v1::FORGET_WAY_REEVALUATION:
+      return ForgetPath::kReevaluation;
+    default:
+      return InvalidFieldError("way", "FORGET_WAY_REEVALUATION, or left out");
+  }
+}
+
 void SetReceipt(const std::string& session_id, const ForgetReceipt& receipt,
                 v1::ForgetResponse* response) {
   SetRanges(receipt.forgotten, response->mutable_forgotten());
@@ -73,6 +85,8 @@ void SetReceipt(const std::string& session_id, const ForgetReceipt& receipt,
   response->set_first_rank(receipt.first_rank);
   response->set_num_inputs(receipt.num_inputs);
   response->set_num_reevaluated(receipt.num_reevaluated);
+  response->set_num_local_reevaluated(receipt.num_local_reevaluated);
+  response->set_num_replayed(receipt.num_replayed);
   response->set_num_snapshots_destroyed(receipt.num_snapshots_destroyed);
   response->set_duration_us(receipt.duration_us);
   response->set_repeated_request(receipt.repeated_request);
@@ -99,6 +113,7 @@ class ForgettingService final : public v1::ForgettingService::Service {
       ForgetCommand command;
       LETHE_ASSIGN_OR_RETURN(command.selector, ReadSelection(request->selection()));
       LETHE_ASSIGN_OR_RETURN(command.policy, ReadPolicy(request->derived_policy()));
+      LETHE_ASSIGN_OR_RETURN(command.path, ReadWay(request->way()));
       LETHE_RETURN_IF_ERROR(CheckNonce(request->nonce()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       command.validate_only = request->validate_only();

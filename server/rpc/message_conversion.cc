@@ -41,6 +41,7 @@ void SetSession(const SessionEntry& entry, v1::Session* message) {
   message->set_num_forgotten(info.num_forgotten);
   message->set_state_bytes(info.state_bytes);
   message->set_snapshot_bytes(info.snapshot_bytes);
+  message->set_stored_input_bytes(info.stored_input_bytes);
   message->set_num_snapshots(info.num_snapshots);
   message->set_num_support_vectors(info.num_support_vectors);
   message->set_audit_seq(info.audit_seq);

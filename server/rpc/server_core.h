@@ -12,6 +12,7 @@
 #define LETHE_SERVER_RPC_SERVER_CORE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -29,6 +30,7 @@ struct ServerCore {
   ModelSet models;
   ComputeScheduler scheduler;
   SessionRegistry sessions;
+  size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session
   AuditTrail trail;
   std::string record_spki;  // DER of the key that signs records
   // Running streams end at their next token boundary.

@@ -56,6 +56,7 @@ class SessionService final : public v1::SessionService::Service {
       NewSession wanted;
       LETHE_ASSIGN_OR_RETURN(wanted.model, core_->models.Find(request->model()));
       LETHE_ASSIGN_OR_RETURN(wanted.options, ReadOptions(request->memory_options()));
+      wanted.options.stored_input_bytes = core_->stored_input_bytes;
       wanted.display_name = request->display_name();
       LETHE_ASSIGN_OR_RETURN(
           const auto entry,

@@ -73,6 +73,7 @@ void SessionEntry::Publish() {
     info.num_inputs = session->num_tokens();
     info.state_bytes = static_cast<int64_t>(bytes.state + bytes.inputs);
     info.snapshot_bytes = static_cast<int64_t>(bytes.snapshots);
+    info.stored_input_bytes = static_cast<int64_t>(bytes.stored_inputs);
     info.num_snapshots = static_cast<int64_t>(session->snapshot_ranks().size());
     info.num_support_vectors = CountSupportVectors(session->state());
   }

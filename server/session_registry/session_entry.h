@@ -65,6 +65,7 @@ struct SessionInfo {
   int64_t num_forgotten = 0;
   int64_t state_bytes = 0;
   int64_t snapshot_bytes = 0;
+  int64_t stored_input_bytes = 0;
   int64_t num_snapshots = 0;
   int64_t num_support_vectors = 0;
   uint64_t audit_seq = 0;  // newest record, 0 = none

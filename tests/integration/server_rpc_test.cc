@@ -21,6 +21,7 @@ namespace lethe::testing {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -212,6 +213,41 @@ TEST_F(ServerRpcTest, ForgetReturnsToTheStateWithoutTheInputs) {
   const v1::ForgetResponse repeated = Forget(request);
   EXPECT_TRUE(repeated.repeated_request());
   EXPECT_EQ(repeated.certificate().leaf_index(), done.certificate().leaf_index());
+}
+
+// The receipt and the signed statement say which way a Forget took; both ways end in the same state.
+TEST_F(ServerRpcTest, BothWaysOfAForgetEndInTheSameState) {
+  Append("patient A", "a");
+  Append(std::string(700, 'k'), "");
+  v1::ForgetRequest request;
+  request.mutable_selection()->set_subject("a");
+  const v1::ForgetResponse replayed = Forget(request);
+  ASSERT_EQ(replayed.methods_size(), 5);
+  EXPECT_EQ(replayed.methods(0).method(), "decremental");
+  EXPECT_EQ(replayed.methods(1).method(), "replay");
+  EXPECT_EQ(replayed.num_reevaluated(), 1);
+  EXPECT_GT(replayed.num_replayed(), 600);
+  EXPECT_THAT(SignedMethods(replayed.certificate()), ElementsAre("re-evaluation", "decremental"));
+  const std::string digest = Digest();
+  EXPECT_EQ(replayed.digest_after().sha256(), digest);
+
+  session_id_ = CreateSession();
+  Append("patient A", "a");
+  Append(std::string(700, 'k'), "");
+  request.set_way(v1::FORGET_WAY_REEVALUATION);
+  const v1::ForgetResponse evaluated = Forget(request);
+  EXPECT_EQ(evaluated.methods(0).method(), "re-evaluation");
+  EXPECT_EQ(evaluated.num_replayed(), 0);
+  EXPECT_GT(evaluated.num_reevaluated(), 600);
+  EXPECT_EQ(Digest(), digest);
+
+  Context context;
+  v1::ForgetResponse response;
+  request.set_session_id(session_id_);
+  request.set_derived_policy(v1::DERIVED_POLICY_FAIL);
+  request.set_way(static_cast<v1::ForgetWay>(7));
+  EXPECT_THAT(stubs_.forgetting->Forget(&context, request, &response),
+              IsError(grpc::StatusCode::INVALID_ARGUMENT, "INVALID_FIELD", "way"));
 }
 
 TEST_F(ServerRpcTest, CertificateVerifiesOffline) {

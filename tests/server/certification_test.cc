@@ -172,11 +172,15 @@ TEST_F(CertificationTest, ValidateOnlyTellsAndChangesNothing) {
   command.validate_only = true;
   ASSERT_OK_AND_ASSIGN(const ForgetReceipt receipt, Run(command));
   EXPECT_EQ(receipt.num_forgotten, 26);
-  EXPECT_GT(receipt.num_reevaluated, 200);
+  EXPECT_EQ(receipt.num_reevaluated, 1);
+  EXPECT_GT(receipt.num_replayed, 200);
+  EXPECT_GT(receipt.num_local_reevaluated, 0);
   EXPECT_FALSE(receipt.record.has_value());
   EXPECT_THAT(receipt.methods, SizeIs(5));
   EXPECT_EQ(receipt.methods[0].group, "layer.1.group.0.sv");
   EXPECT_TRUE(receipt.methods[0].bounded);
+  EXPECT_EQ(receipt.methods[0].method, audit::LayerMethod::kDecremental);
+  EXPECT_EQ(receipt.methods[1].method, audit::LayerMethod::kReplay);
   EXPECT_EQ(DigestOf(entry_), digest);
 }
 

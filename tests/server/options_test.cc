@@ -55,6 +55,7 @@ TEST(ServerOptionsTest, WhatIsWrongIsNamed) {
            {{"--model", "m", "--origin", "a b"}, "--origin: want printable ASCII without space"},
            {{"--model", "m", "--origin", "a+b"}, "--origin: want"},
            {{"--model", "m", "--origin", ""}, "--origin: want"},
+           {{"--model", "m", "--stored-input-mib", "-1"}, "--stored-input-mib: "},
            {{"--model", "m", "--log-level", "3"}, "--log-level: want error, info or debug"},
            {{"--model", "m", "--log-level", "0"}, "--log-level: want error, info or debug"}}) {
     const Parsed parsed = Parse(line.words);
