@@ -33,8 +33,9 @@ struct BenchOptions {
 // Prefill at every size, and decode of 128 tokens after a history of that size.
 absl::Status RunModelBench(const BenchOptions& options);
 
-// A Forget of one token at several distances from the head of a history of every size, against
-// evaluating the tokens behind it: the promise is at most 2.2 times that and 128 tokens.
+// A Forget of one token at several distances from the head of a history of every size, of tokens
+// scattered over it and of a run of them: on the way that the session takes, with its parts, and by
+// re-evaluation. Then what a token costs in bytes.
 absl::Status RunForgetBench(const BenchOptions& options);
 
 // Decode of kServedTokens through gRPC over loopback against the bare loop, in pairs of runs.
