@@ -26,7 +26,8 @@ struct BenchOptions {
   std::string model_directory;
   std::vector<int64_t> sizes;  // tokens of history
   int runs = 5;
-  std::string cases_path;  // recall: the file of cases
+  int64_t stored_input_mib = 256;  // forget
+  std::string cases_path;          // recall: the file of cases
   bool json = false;
 };
 

@@ -121,8 +121,9 @@ absl::Status RunRow(const Session& session, const std::string& what,
 
 absl::Status RunSize(const std::shared_ptr<const Model>& model, int64_t size,
                      const BenchOptions& options) {
-  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                         Session::Create(model, SessionOptions()));
+  SessionOptions session_options;
+  session_options.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(model, session_options));
   LETHE_RETURN_IF_ERROR(session->Append(SampleText(size, 1), "", InputKind::kAppended).status());
   PrintBytes(*session, options.json);
   for (const int64_t distance :

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -58,10 +59,18 @@ int Run(int argc, char** argv) {
         ->capture_default_str();
     command->add_flag("--json", options->json, "one JSON object per line");
     command->callback([&status, bench, options] { status = bench(*options); });
+    return std::pair(command, options);
   };
   const std::vector<int64_t> sizes = {256, 2048, 8192};
   add("model", "prefill and decode, tokens per second", lethe::bench::RunModelBench, sizes);
-  add("forget", "a Forget at several distances from the head", lethe::bench::RunForgetBench, sizes);
+  const auto [forget, forget_options] =
+      add("forget", "a Forget on both ways: one token at several distances, and many",
+          lethe::bench::RunForgetBench, {1024, 8192});
+  forget
+      ->add_option("--stored-input-mib", forget_options->stored_input_mib,
+                   "as of lethe-server: what a session may store for a replay")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
   add("server", "decode through gRPC against the bare loop", lethe::bench::RunServerBench, {2048});
   CLI::App* recall = app.add_subcommand(
       "recall", "asks for records, forgets them, compares with sessions never told");
