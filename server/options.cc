@@ -80,7 +80,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   app.add_option("--stored-input-mib", options->stored_input_mib,
                  "MiB a session may store of what its memories took from the inputs, so that a "
                  "Forget need not evaluate the model; the oldest are dropped first and evaluated "
-                 "again when needed")
+                 "again when needed (a Forget may hold as much again while it runs)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--max-message-bytes", options->max_message_bytes, "Largest request")

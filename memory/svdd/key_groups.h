@@ -33,7 +33,7 @@ struct KeyEdit {
   std::vector<int64_t> kept;  // per rank: the rank before with this key, or kNone: the next of keys
   // Per rank: the rank before whose place in the solution a proposal starts from, or kNone.
   std::vector<int64_t> heir_of;
-  std::vector<double> keys;  // [number of kNone in kept][dim]
+  WipedVector<double> keys;  // [number of kNone in kept][dim]
 };
 
 class KeyGroups {

@@ -142,7 +142,7 @@ absl::Status SvMemory::Head::Read(absl::Span<const float> q, absl::Span<float> o
 
 absl::Status SvMemory::Head::SolveGate() {
   const size_t begin = num_gated() * key_dim;
-  const std::vector<double> wide(keys.begin() + static_cast<std::ptrdiff_t>(begin), keys.end());
+  const WipedVector<double> wide(keys.begin() + static_cast<std::ptrdiff_t>(begin), keys.end());
   LETHE_RETURN_IF_ERROR(solver.Append(wide));
   LETHE_RETURN_IF_ERROR(solver.Solve());
   SetGate(std::make_shared<Solution>(solver.solution()));

@@ -32,14 +32,13 @@ struct Row {
 };
 
 absl::StatusOr<Measurement> Measure(const Session& session, const ForgetSelector& selector,
-                                    std::optional<ForgetPath> path, int runs) {
+                                    std::optional<ForgetWay> way, int runs) {
   Measurement measurement;
   for (int run = 0; run < runs; ++run) {
     const double begin = Now();
     {
-      LETHE_ASSIGN_OR_RETURN(
-          const std::unique_ptr<StagedForget> staged,
-          session.StageForget(selector, DerivedPolicy::kForgetDerived, {}, path));
+      LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<StagedForget> staged,
+                             session.StageForget(selector, DerivedPolicy::kForgetDerived, {}, way));
       measurement.result = staged->result();
     }
     measurement.ms.values.push_back((Now() - begin) * 1e3);
@@ -55,7 +54,7 @@ void PrintHeader() {
 
 void Print(const Row& row, bool json) {
   const ForgetResult& result = row.chosen.result;
-  const bool replay = result.path == ForgetPath::kReplay;
+  const bool replay = result.way == ForgetWay::kReplay;
   const double chosen = row.chosen.ms.Median();
   const double reevaluation = row.reevaluation.ms.Median();
   const int64_t tokens = replay ? result.local_tokens : result.tokens_evaluated;
@@ -113,7 +112,7 @@ absl::Status RunRow(const Session& session, const std::string& what,
   row.distance = session.num_tokens() - ranks.front();
   row.removed = static_cast<int64_t>(ranks.size());
   LETHE_ASSIGN_OR_RETURN(row.chosen, Measure(session, selector, std::nullopt, options.runs));
-  LETHE_ASSIGN_OR_RETURN(row.reevaluation, Measure(session, selector, ForgetPath::kReevaluation,
+  LETHE_ASSIGN_OR_RETURN(row.reevaluation, Measure(session, selector, ForgetWay::kReevaluation,
                                                    std::min(options.runs, kMaxReevaluations)));
   Print(row, options.json);
   return absl::OkStatus();

@@ -66,14 +66,14 @@ std::vector<uint64_t> Without(const std::vector<uint64_t>& ids,
   return rest;
 }
 
-audit::LayerMethod MethodOf(const GroupConfig& group, ForgetPath path) {
-  if (path == ForgetPath::kReevaluation) return audit::LayerMethod::kReevaluation;
+audit::LayerMethod MethodOf(const GroupConfig& group, ForgetWay way) {
+  if (way == ForgetWay::kReevaluation) return audit::LayerMethod::kReevaluation;
   return group.kind == MemoryKind::kSv ? audit::LayerMethod::kDecremental
                                        : audit::LayerMethod::kReplay;
 }
 
 // Every memory group of the model.
-std::vector<GroupMethod> GroupMethods(const ModelConfig& config, ForgetPath path) {
+std::vector<GroupMethod> GroupMethods(const ModelConfig& config, ForgetWay way) {
   std::vector<GroupMethod> methods;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
@@ -81,31 +81,31 @@ std::vector<GroupMethod> GroupMethods(const ModelConfig& config, ForgetPath path
     for (size_t group = 0; group < memory->groups.size(); ++group) {
       methods.push_back({absl::StrCat("layer.", layer, ".group.", group, ".",
                                       MemoryKindName(memory->groups[group].kind)),
-                         MethodOf(memory->groups[group], path), memory->bounded});
+                         MethodOf(memory->groups[group], way), memory->bounded});
     }
   }
   return methods;
 }
 
 // A layer with support-vector heads is decremental, whatever its other heads do.
-audit::LayerMethod MethodOf(const MemoryLayerConfig& layer, ForgetPath path) {
-  audit::LayerMethod method = MethodOf(layer.groups.front(), path);
+audit::LayerMethod MethodOf(const MemoryLayerConfig& layer, ForgetWay way) {
+  audit::LayerMethod method = MethodOf(layer.groups.front(), way);
   for (const GroupConfig& group : layer.groups) {
-    if (group.kind == MemoryKind::kSv) method = MethodOf(group, path);
+    if (group.kind == MemoryKind::kSv) method = MethodOf(group, way);
   }
   return method;
 }
 
 // Token-wise layers hold no state, so no report names them. Local layers evaluate again on either
-// path, after a replay only the tokens behind each gap.
-std::vector<audit::LayerReport> LayerReports(const ModelConfig& config, ForgetPath path) {
+// way, after a replay only the tokens behind each gap.
+std::vector<audit::LayerReport> LayerReports(const ModelConfig& config, ForgetWay way) {
   std::vector<audit::LayerReport> reports;
   for (size_t layer = 0; layer < config.layers.size(); ++layer) {
     if (std::holds_alternative<MlpLayerConfig>(config.layers[layer])) continue;
     const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
     reports.push_back(
         {static_cast<uint64_t>(layer), memory != nullptr ? "memory" : "local",
-         memory != nullptr ? MethodOf(*memory, path) : audit::LayerMethod::kReevaluation});
+         memory != nullptr ? MethodOf(*memory, way) : audit::LayerMethod::kReevaluation});
   }
   return reports;
 }
@@ -158,7 +158,7 @@ audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& t
   draft.derived_kept = result.derived_kept_ids;
   // Conservative: what an earlier Forget kept may be what this one removes.
   draft.retains_derived = before.any_derived_from_forgotten();
-  draft.layers = LayerReports(entry.model->config(), result.path);
+  draft.layers = LayerReports(entry.model->config(), result.way);
   for (const SvHead& head : SvHeads(staged.state())) {
     draft.memories.push_back(DraftHead(head, draft.retained));
   }
@@ -177,10 +177,10 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
   // Between two chunks other sessions compute, and a client that is gone is noticed.
   const Checkpoint checkpoint = [&] { return slot.Yield(call); };
   absl::StatusOr<std::unique_ptr<StagedForget>> staged =
-      session->StageForget(command.selector, command.policy, checkpoint, command.path);
+      session->StageForget(command.selector, command.policy, checkpoint, command.way);
   if (!staged.ok()) return WithForgetReason(staged.status());
   ForgetReceipt receipt = ReceiptOfResult((*staged)->result());
-  receipt.methods = GroupMethods(entry->model->config(), (*staged)->result().path);
+  receipt.methods = GroupMethods(entry->model->config(), (*staged)->result().way);
   const audit::RecordDraft draft = DraftForget(command, trail, *entry, session->inputs(), **staged);
   LETHE_RETURN_IF_ERROR(forks.Stage(draft.forgotten, command, checkpoint));
   LETHE_RETURN_IF_ERROR(call.Check());
@@ -222,10 +222,10 @@ absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const C
   }
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   const absl::StatusOr<ForgetPlan> plan =
-      session->PlanForget(command.selector, command.policy, command.path);
+      session->PlanForget(command.selector, command.policy, command.way);
   if (!plan.ok()) return WithForgetReason(plan.status());
   ForgetReceipt receipt = ReceiptOfPlan(*plan, command.policy);
-  receipt.methods = GroupMethods(entry->model->config(), plan->path);
+  receipt.methods = GroupMethods(entry->model->config(), plan->way);
   return receipt;
 }
 

@@ -36,7 +36,7 @@ namespace lethe {
 struct ForgetCommand {
   ForgetSelector selector;
   DerivedPolicy policy = DerivedPolicy::kUnspecified;
-  std::optional<ForgetPath> path;  // unset: the cheaper
+  std::optional<ForgetWay> way;  // unset: the cheaper
   bool validate_only = false;
   std::string nonce;  // empty: the server draws one
   RequestKey request;

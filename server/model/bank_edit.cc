@@ -101,7 +101,7 @@ BankEditPlan PlanBankEdit(const ModelState& before, absl::Span<const int64_t> re
       continue;
     }
     const int64_t rank = old_rank - static_cast<int64_t>(next);
-    const bool needed = rank >= replay_from && rank + 1 < num_after;
+    const bool needed = bank.stored().columns() > 0 && rank >= replay_from && rank + 1 < num_after;
     if (!needed || bank.stored().row(old_rank) != nullptr || Contains(plan.changed, rank)) continue;
     ++plan.num_dropped;
     plan.evaluated.push_back({rank, rank + 1});
@@ -118,12 +118,12 @@ BankEditPlan PlanBankEdit(const ModelState& before, absl::Span<const int64_t> re
   return plan;
 }
 
-BankEdit::BankEdit(const ModelState& before, absl::Span<const int64_t> removed,
-                   absl::Span<const int32_t> history, int64_t replay_from)
+BankEdit::BankEdit(const ModelState& before, const BankEditPlan& plan,
+                   absl::Span<const int64_t> removed, absl::Span<const int32_t> history)
     : before_(before),
       removed_(removed),
       history_(history),
-      plan_(PlanBankEdit(before, removed, replay_from)),
+      plan_(plan),
       stored_(BankOf(before).stored()),
       workspace_(std::make_unique<Workspace>(Workspace::ColumnsOf(before.model().config()))) {
   LETHE_CHECK(!history.empty() &&
@@ -159,6 +159,7 @@ absl::Status BankEdit::Refresh(const Checkpoint& checkpoint) {
   for (const RankRun& run : plan_.evaluated) {
     LETHE_RETURN_IF_ERROR(EvaluateStretch(run, checkpoint));
   }
+  refreshed_ = true;
   return absl::OkStatus();
 }
 
@@ -256,6 +257,13 @@ absl::Status BankEdit::Replay(int64_t end) {
   return absl::OkStatus();
 }
 
+absl::Status BankEdit::SkipSlots(int64_t count) {
+  for (const std::unique_ptr<MemoryGroup>& group : streaming_) {
+    if (group != nullptr) LETHE_RETURN_IF_ERROR(group->SkipSlots(count));
+  }
+  return absl::OkStatus();
+}
+
 std::shared_ptr<const ModelSnapshot> BankEdit::Snapshot() const {
   std::shared_ptr<ModelSnapshot> snapshot(new ModelSnapshot);
   snapshot->num_tokens_ = rank_;
@@ -279,10 +287,11 @@ absl::StatusOr<std::unique_ptr<MemoryGroup>> BankEdit::EditSv(size_t group) {
   return bank_before().groups()[group]->Edited(edit);
 }
 
-absl::StatusOr<MemoryLayerState::Groups> BankEdit::FinishGroups() {
+absl::StatusOr<MemoryLayerState::Groups> BankEdit::FinishGroups(const Checkpoint& checkpoint) {
   MemoryLayerState::Groups groups = std::move(streaming_);
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g] == nullptr) {
+      if (checkpoint) LETHE_RETURN_IF_ERROR(checkpoint());
       LETHE_ASSIGN_OR_RETURN(groups[g], EditSv(g));
     }
     // A streaming group is a clone of the group before, tails included.
@@ -293,12 +302,12 @@ absl::StatusOr<MemoryLayerState::Groups> BankEdit::FinishGroups() {
   return groups;
 }
 
-absl::StatusOr<std::unique_ptr<ModelState>> BankEdit::Finish() {
-  LETHE_CHECK(rank_ + 1 == num_after());
+absl::StatusOr<std::unique_ptr<ModelState>> BankEdit::Finish(const Checkpoint& checkpoint) {
+  LETHE_CHECK(refreshed_ && rank_ + 1 == num_after());
   const size_t bank = *before_.model().config().bank;
   const bool new_end = !end_.tails.empty();
   BankToken last = new_end ? std::move(end_.last) : bank_before().last();
-  LETHE_ASSIGN_OR_RETURN(MemoryLayerState::Groups groups, FinishGroups());
+  LETHE_ASSIGN_OR_RETURN(MemoryLayerState::Groups groups, FinishGroups(checkpoint));
   std::unique_ptr<ModelState> state = before_.EmptyCopy();
   for (size_t i = 0; i < before_.layers_.size(); ++i) {
     if (i == bank) {

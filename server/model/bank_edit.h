@@ -15,7 +15,10 @@
 //            `before` outlives the edit.
 // Rejects:   what a Forward, a Write and SvMemory::Edited reject, and what the checkpoint says.
 // Effects:   none on `before`.
-// Numerics:  the state's digest and logits are, bit for bit, those of evaluating `history`.
+// Numerics:  the state's digest and logits are, bit for bit, those of evaluating `history`. Only the
+//            last token is read: where evaluating would have met a number beyond f32 in an earlier
+//            read, an edit may succeed. Snapshots of `before` hold for the state up to the first
+//            removed rank.
 // Threads:   compatible.
 #ifndef LETHE_SERVER_MODEL_BANK_EDIT_H_
 #define LETHE_SERVER_MODEL_BANK_EDIT_H_
@@ -58,8 +61,9 @@ class BankEdit {
  public:
   using Checkpoint = std::function<absl::Status()>;
 
-  BankEdit(const ModelState& before, absl::Span<const int64_t> removed,
-           absl::Span<const int32_t> history, int64_t replay_from);
+  // `plan`: of these ranks. All are kept by reference.
+  BankEdit(const ModelState& before, const BankEditPlan& plan, absl::Span<const int64_t> removed,
+           absl::Span<const int32_t> history);
   ~BankEdit();
 
   absl::Status Refresh(const Checkpoint& checkpoint);
@@ -68,9 +72,12 @@ class BankEdit {
   int64_t rank() const { return rank_; }
   // On to `end`, at most to the next boundary.
   absl::Status Replay(int64_t end);
+  // Only for Fault::kGridNotRealigned: the streaming memories take `count` masked slots.
+  absl::Status SkipSlots(int64_t count);
   // For a later replay: without local layers and support-vector gates.
   std::shared_ptr<const ModelSnapshot> Snapshot() const;
-  absl::StatusOr<std::unique_ptr<ModelState>> Finish();
+  // The checkpoint is asked before each support-vector group.
+  absl::StatusOr<std::unique_ptr<ModelState>> Finish(const Checkpoint& checkpoint);
 
  private:
   const MemoryLayerState& bank_before() const;
@@ -79,13 +86,14 @@ class BankEdit {
   bool IsChanged(int64_t rank) const;
   absl::Status EvaluateStretch(const RankRun& run, const Checkpoint& checkpoint);
   void Take(int64_t first, int64_t wanted, const BankInputs& inputs);
-  absl::StatusOr<MemoryLayerState::Groups> FinishGroups();
+  absl::StatusOr<MemoryLayerState::Groups> FinishGroups(const Checkpoint& checkpoint);
   absl::StatusOr<std::unique_ptr<MemoryGroup>> EditSv(size_t group);
 
   const ModelState& before_;
   absl::Span<const int64_t> removed_;
   absl::Span<const int32_t> history_;
-  BankEditPlan plan_;
+  const BankEditPlan& plan_;
+  bool refreshed_ = false;
   StoredInputs stored_;                 // at the new ranks
   MemoryLayerState::Groups streaming_;  // null for sv
   int64_t rank_ = 0;

@@ -55,11 +55,6 @@ void MultiplyInPlace(absl::Span<const float> factor, absl::Span<float> values) {
   for (size_t i = 0; i < values.size(); ++i) values[i] *= factor[i];
 }
 
-// A memory's own refusals are this server's numerical faults, not the caller's.
-absl::Status AsInternal(const absl::Status& status) {
-  return status.ok() ? status : absl::InternalError(status.message());
-}
-
 }  // namespace
 
 MemoryGroup::MemoryGroup(const GroupConfig& config, const GroupWeights& weights, float norm_eps,

@@ -111,6 +111,10 @@ class MemoryGroup {
   void Finish(absl::Span<const float> h, int64_t count, const Projections& p, absl::Span<float> out,
               Workspace* workspace) const;
   bool is_palimpsa() const;
+  // A memory's own refusals are this server's numerical faults, not the caller's.
+  static absl::Status AsInternal(const absl::Status& status) {
+    return status.ok() ? status : absl::InternalError(status.message());
+  }
   void UpdateTrees();
   void CarryTrees(const MemoryGroup& before, const svdd::SvEdit& edit);
   // The leaf of a gated token.

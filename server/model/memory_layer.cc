@@ -25,6 +25,7 @@ class MemoryLayerSnapshot final : public LayerSnapshot {
     return bytes;
   }
   std::vector<MemoryGroup::Snapshot> groups;
+  int64_t num_stored = 0;  // of a bank: tokens that it had taken
 };
 
 absl::StatusOr<const MemoryLayerSnapshot*> SnapshotOf(const LayerSnapshot& snapshot,
@@ -51,14 +52,19 @@ WipedFloats LastOf(const MemoryGroup::Projections& p, int64_t count) {
 }  // namespace
 
 MemoryLayerState::MemoryLayerState(const MemoryWeights& weights, float norm_eps, Groups groups)
-    : weights_(&weights), norm_eps_(norm_eps), groups_(std::move(groups)) {}
+    : weights_(&weights), norm_eps_(norm_eps), groups_(std::move(groups)) {
+  for (const std::unique_ptr<MemoryGroup>& group : groups_) {
+    out_begin_.push_back(out_begin_.back() + group->out_columns());
+    stored_begin_.push_back(stored_begin_.back() + group->stored_columns());
+  }
+}
 
 std::unique_ptr<MemoryLayerState> MemoryLayerState::MakeBank(const MemoryWeights& weights,
                                                              float norm_eps, Groups groups,
                                                              size_t stored_bytes) {
   auto layer = std::make_unique<MemoryLayerState>(weights, norm_eps, std::move(groups));
-  layer->bank_ =
-      absl::WrapUnique(new Bank{StoredInputs(layer->stored_columns(), stored_bytes), BankToken()});
+  layer->bank_ = absl::WrapUnique(
+      new Bank{StoredInputs(layer->stored_begin_.back(), stored_bytes), BankToken()});
   return layer;
 }
 
@@ -87,21 +93,14 @@ absl::Status MemoryLayerState::Forward(int64_t count, absl::Span<float> x, Works
 absl::Status MemoryLayerState::ApplyGroup(size_t g, absl::Span<const float> h, int64_t count,
                                           const MemoryGroup::Projections& p, const NewRows& rows,
                                           Workspace* workspace) {
-  int64_t first_column = 0;
-  int64_t first_stored = 0;
-  for (size_t i = 0; i < g; ++i) {
-    first_column += groups_[i]->out_columns();
-    first_stored += groups_[i]->stored_columns();
-  }
-  std::vector<float*> stored;
-  for (const std::shared_ptr<WipedFloats>& row : rows) stored.push_back(row->data() + first_stored);
+  const std::vector<float*> stored = PartsOf(rows, g);
   const int64_t width = groups_[g]->out_columns();
   const int64_t columns = weights_->wo.num_inputs();
   const absl::Span<float> out = workspace->inner(kGroupOut, count * width);
   LETHE_RETURN_IF_ERROR(groups_[g]->Apply(h, count, p, stored, out, workspace));
   const absl::Span<float> all = workspace->inner(kConcatenated, count * columns);
   for (int64_t t = 0; t < count; ++t) {
-    std::copy_n(out.begin() + t * width, width, all.begin() + t * columns + first_column);
+    std::copy_n(out.begin() + t * width, width, all.begin() + t * columns + out_begin_[g]);
   }
   return absl::OkStatus();
 }
@@ -117,17 +116,19 @@ void MemoryLayerState::Conclude(int64_t count, NewRows rows, BankToken last, abs
   bank_->last = std::move(last);
 }
 
-int64_t MemoryLayerState::stored_columns() const {
-  int64_t columns = 0;
-  for (const std::unique_ptr<MemoryGroup>& group : groups_) columns += group->stored_columns();
-  return columns;
+std::vector<float*> MemoryLayerState::PartsOf(const NewRows& rows, size_t g) const {
+  std::vector<float*> parts;
+  for (const std::shared_ptr<WipedFloats>& row : rows) {
+    parts.push_back(row->data() + stored_begin_[g]);
+  }
+  return parts;
 }
 
 // None for a layer that is no bank.
 MemoryLayerState::NewRows MemoryLayerState::MakeRows(int64_t count) const {
   NewRows rows;
   if (!is_bank()) return rows;
-  const auto columns = static_cast<size_t>(stored_columns());
+  const auto columns = static_cast<size_t>(stored_begin_.back());
   for (int64_t t = 0; t < count; ++t) rows.push_back(std::make_shared<WipedFloats>(columns));
   return rows;
 }
@@ -137,6 +138,7 @@ std::unique_ptr<LayerSnapshot> MemoryLayerState::Snapshot() const {
   for (const std::unique_ptr<MemoryGroup>& group : groups_) {
     snapshot->groups.push_back(group->TakeSnapshot());
   }
+  if (is_bank()) snapshot->num_stored = bank_->stored.size();
   return snapshot;
 }
 
@@ -146,7 +148,7 @@ absl::Status MemoryLayerState::Restore(const LayerSnapshot& snapshot) {
     LETHE_RETURN_IF_ERROR(groups_[i]->Restore(memory->groups[i]));
   }
   if (is_bank()) {
-    bank_->stored.Truncate(memory->groups[0].memory->num_tokens());
+    bank_->stored.Truncate(memory->num_stored);
     bank_->last = BankToken();
   }
   return absl::OkStatus();
@@ -224,18 +226,13 @@ absl::Status MemoryLayerState::Collect(absl::Span<const float> x, int64_t count,
   end->last = BankToken();
   inputs->keys.resize(groups_.size());
   inputs->values.resize(groups_.size());
-  int64_t first_stored = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const MemoryGroup& group = *groups_[g];
     LETHE_ASSIGN_OR_RETURN(const MemoryGroup::Projections p,
                            group.Project(h, count, reads, &end->tails[g], workspace));
     if (reads == MemoryGroup::Reads::kWanted) end->last.projections.push_back(LastOf(p, count));
     const MemoryInputs taken = group.Prepare(h, count, p, workspace);
-    std::vector<float*> parts;
-    for (const std::shared_ptr<WipedFloats>& row : rows)
-      parts.push_back(row->data() + first_stored);
-    group.Store(taken, parts);
-    first_stored += group.stored_columns();
+    group.Store(taken, PartsOf(rows, g));
     if (group.sv_memory() == nullptr) continue;
     inputs->keys[g].insert(inputs->keys[g].end(), taken.k.begin(), taken.k.end());
     inputs->values[g].insert(inputs->values[g].end(), taken.v.begin(), taken.v.end());

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "kernels/base/check.h"
 #include "kernels/base/wiped.h"
 #include "server/model/layer_state.h"
 #include "server/model/memory_group.h"
@@ -74,8 +75,8 @@ class MemoryLayerState final : public LayerState {
   // Of a bank. A snapshot of the streaming groups' memories is enough to replay from.
   static std::unique_ptr<LayerSnapshot> ReplaySnapshot(const Groups& groups);
   static absl::Status RestoreForReplay(const LayerSnapshot& snapshot, Groups* groups);
-  const StoredInputs& stored() const { return bank_->stored; }
-  const BankToken& last() const { return bank_->last; }
+  const StoredInputs& stored() const { return CheckedBank().stored; }
+  const BankToken& last() const { return CheckedBank().last; }
   BankEnd EmptyEnd() const;
   // What the memories would take of the next block behind `end`, which moves on (end->last only
   // where reads are wanted). The layer's own state is not touched.
@@ -94,8 +95,12 @@ class MemoryLayerState final : public LayerState {
   };
   using NewRows = std::vector<std::shared_ptr<WipedFloats>>;
 
-  int64_t stored_columns() const;
+  const Bank& CheckedBank() const {
+    LETHE_CHECK(is_bank());
+    return *bank_;
+  }
   NewRows MakeRows(int64_t count) const;
+  std::vector<float*> PartsOf(const NewRows& rows, size_t g) const;
   absl::Span<float> Norm(absl::Span<const float> x, Workspace* workspace) const;
   // Step of one group and its columns of the concatenation.
   absl::Status ApplyGroup(size_t g, absl::Span<const float> h, int64_t count,
@@ -108,6 +113,9 @@ class MemoryLayerState final : public LayerState {
   const MemoryWeights* weights_;
   float norm_eps_;
   Groups groups_;
+  // Where each group begins in the concatenated reads and in a stored row, and their ends.
+  std::vector<int64_t> out_begin_ = {0};
+  std::vector<int64_t> stored_begin_ = {0};
   std::unique_ptr<Bank> bank_;
 };
 

@@ -1,5 +1,6 @@
 // MemoryGroup: the rows that a bank stores of each token, and what a Forget does with them.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -88,7 +89,7 @@ absl::Status MemoryGroup::Replay(absl::Span<const float* const> rows, Workspace*
   inputs.log_decay = take(layout.log_decays, 6);
   inputs.precision = take(layout.precisions, 7);
   inputs.write_direction = take(layout.directions, 0);
-  return memory_->Write(inputs, count);
+  return AsInternal(memory_->Write(inputs, count));
 }
 
 std::unique_ptr<MemorySnapshot> MemoryGroup::TakeMemorySnapshot() const {
@@ -96,14 +97,15 @@ std::unique_ptr<MemorySnapshot> MemoryGroup::TakeMemorySnapshot() const {
 }
 
 absl::Status MemoryGroup::RestoreMemory(const MemorySnapshot& snapshot) {
-  return memory_->Restore(snapshot);
+  return AsInternal(memory_->Restore(snapshot));
 }
 
 absl::StatusOr<std::unique_ptr<MemoryGroup>> MemoryGroup::Edited(const svdd::SvEdit& edit) const {
   LETHE_CHECK(sv_memory_ != nullptr);
-  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<svdd::SvMemory> memory, sv_memory_->Edited(edit));
+  absl::StatusOr<std::unique_ptr<svdd::SvMemory>> memory = sv_memory_->Edited(edit);
+  if (!memory.ok()) return AsInternal(memory.status());
   std::unique_ptr<MemoryGroup> edited(
-      new MemoryGroup(*config_, *weights_, norm_eps_, std::move(memory)));
+      new MemoryGroup(*config_, *weights_, norm_eps_, *std::move(memory)));
   edited->tails_ = tails_;
   edited->CarryTrees(*this, edit);
   return edited;
@@ -111,15 +113,16 @@ absl::StatusOr<std::unique_ptr<MemoryGroup>> MemoryGroup::Edited(const svdd::SvE
 
 // Leaves of tokens that stay as they were move to their new ranks; the others are hashed.
 void MemoryGroup::CarryTrees(const MemoryGroup& before, const svdd::SvEdit& edit) {
-  std::vector<int64_t> gone;
-  std::merge(edit.removed.begin(), edit.removed.end(), edit.replaced.begin(), edit.replaced.end(),
-             std::back_inserter(gone));
+  const auto first_of = [](const std::vector<int64_t>& ranks) {
+    return ranks.empty() ? std::numeric_limits<int64_t>::max() : ranks.front();
+  };
+  const int64_t first_touched = std::min(first_of(edit.removed), first_of(edit.replaced));
   for (size_t head = 0; head < key_trees_.size(); ++head) {
     const svdd::SvHeadView view = sv_memory_->head(static_cast<int64_t>(head));
     const audit::InputTree& old_tree = before.key_trees_[head];
     const auto num_old = static_cast<int64_t>(old_tree.num_leaves());
     audit::InputTree tree = old_tree;
-    const int64_t first = gone.empty() ? num_old : std::min(gone.front(), num_old);
+    const int64_t first = std::min(first_touched, num_old);
     tree.Truncate(static_cast<uint64_t>(std::min(first, view.solution->num_keys)));
     auto removed = std::lower_bound(edit.removed.begin(), edit.removed.end(), first);
     auto replaced = std::lower_bound(edit.replaced.begin(), edit.replaced.end(), first);

@@ -5,8 +5,8 @@
 // Shapes:    features [width] f32, logits [vocab_size] f32.
 // Units:     ranks from 0.
 // Requires:  vocab_ids in [0, vocab_size) (checked by LETHE_CHECK); Restore: a complete snapshot of
-//            this object or of one that it was cloned from, the tokens before which have not changed
-//            since, with snapshot.num_tokens() <= num_tokens().
+//            this object or of one that it was cloned or edited (bank_edit.h) from, the tokens before
+//            which have not changed since, with snapshot.num_tokens() <= num_tokens().
 // Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Evaluate: INTERNAL when
 //            an activation is not finite, and what a Memory rejects; then only Restore or
 //            destruction may follow.

@@ -37,6 +37,10 @@ constexpr char kSelfTestConfig[] = R"({
        "lambda0": 0.1, "read_norm": "rms"},
       {"kind": "vla", "heads": 1, "key_dim": 8, "value_dim": 8, "variant": "rls", "nudge": false,
        "lambda0": 0.1, "read_norm": "paper"},
+      {"kind": "palimpsa_d", "heads": 1, "key_dim": 72, "value_dim": 72, "rank": 3},
+      {"kind": "vla", "heads": 1, "key_dim": 72, "value_dim": 72, "variant": "vla", "nudge": true,
+       "lambda0": 0.1, "read_norm": "rms"},
+      {"kind": "ovq", "heads": 1, "key_dim": 64, "value_dim": 64, "slots": 40},
       {"kind": "ovq", "heads": 1, "key_dim": 8, "value_dim": 8, "slots": 12},
       {"kind": "window", "heads": 1, "key_dim": 8, "value_dim": 16, "window": 17,
        "alibi_slopes": [0.1]}]},
@@ -83,6 +87,29 @@ void AddSampler(absl::Span<const float> logits, ByteWriter* out) {
   }
 }
 
+// The state after a Forget of one token by replay: other code than a step's.
+void AddEdit(const ModelState& state, const ModelSnapshot& start, std::vector<int32_t> history,
+             ByteWriter* out) {
+  const std::vector<int64_t> removed = {30};
+  history.erase(history.begin() + removed[0]);
+  const auto last = static_cast<int64_t>(history.size()) - 1;
+  const BankEditPlan plan = PlanBankEdit(state, removed, start.num_tokens());
+  BankEdit edit(state, plan, removed, history);
+  LETHE_CHECK(edit.Refresh({}).ok() && edit.Restore(start).ok());
+  while (edit.rank() < last) {
+    LETHE_CHECK(edit.Replay(std::min(edit.rank() + kBlockTokens, last)).ok());
+  }
+  const absl::StatusOr<std::unique_ptr<ModelState>> edited = edit.Finish({});
+  LETHE_CHECK(edited.ok());
+  std::vector<float> logits(static_cast<size_t>(state.model().config().vocab_size));
+  LETHE_CHECK((*edited)->Logits(absl::MakeSpan(logits)).ok());
+  audit::StateParts parts;
+  (*edited)->AppendDigestParts(&parts);
+  const audit::Sha256Digest digest = parts.Digest();
+  out->Raw(digest.data(), digest.size());
+  out->Array(absl::MakeConstSpan(logits));
+}
+
 audit::Sha256Digest ComputeNumericsId() {
   const absl::StatusOr<ModelConfig> config = ParseModelConfig(kSelfTestConfig);
   LETHE_CHECK(config.ok());
@@ -93,6 +120,7 @@ audit::Sha256Digest ComputeNumericsId() {
   std::vector<int32_t> vocab_ids;
   vocab_ids.reserve(kSelfTestTokens);
   for (int i = 0; i < kSelfTestTokens; ++i) vocab_ids.push_back((i * i + i / 7) % 40);
+  const std::shared_ptr<const ModelSnapshot> start = (*state)->Snapshot();
   std::vector<float> logits(vocab_ids.size() * 40);
   LETHE_CHECK((*state)->EvaluateWithLogits(vocab_ids, absl::MakeSpan(logits)).ok());
   audit::StateParts parts;
@@ -103,6 +131,7 @@ audit::Sha256Digest ComputeNumericsId() {
   AddSampler(absl::MakeConstSpan(logits).last(40), &out);
   const audit::Sha256Digest state_digest = parts.Digest();
   out.Raw(state_digest.data(), state_digest.size());
+  AddEdit(**state, *start, vocab_ids, &out);
   return audit::Sha256Of(out.bytes());
 }
 

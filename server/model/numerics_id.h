@@ -2,7 +2,8 @@
 //
 // Equation:  SHA-256 over the outputs of a fixed self-test: the elementary functions on a sweep of
 //            arguments, the sampler, and logits and state parts of a synthetic model with every
-//            layer and memory kind over 200 tokens (docs/state-digest.md).
+//            layer and memory kind over 200 tokens, also after a replayed Forget
+//            (docs/state-digest.md).
 // Shapes:    32 bytes.
 // Units:     none.
 // Requires:  none.

@@ -6,11 +6,17 @@
 #include "kernels/base/check.h"
 
 namespace lethe {
+namespace {
+
+// The floats, the vector, and about what two allocations and the reference counts take.
+size_t BytesOfRow(int64_t columns) {
+  return static_cast<size_t>(columns) * sizeof(float) + sizeof(WipedFloats) + 48;
+}
+
+}  // namespace
 
 StoredInputs::StoredInputs(int64_t columns, size_t max_bytes)
-    : columns_(columns),
-      max_rows_(static_cast<int64_t>(
-          max_bytes / (sizeof(float) * static_cast<size_t>(std::max<int64_t>(columns, 1))))) {}
+    : columns_(columns), max_rows_(static_cast<int64_t>(max_bytes / BytesOfRow(columns))) {}
 
 void StoredInputs::Append(Row row) {
   LETHE_CHECK(static_cast<int64_t>(row->size()) == columns_);
@@ -51,9 +57,7 @@ void StoredInputs::DropBeyondLimit() {
 size_t StoredInputs::state_bytes() const {
   const auto num_held =
       std::count_if(rows_.begin(), rows_.end(), [](const Row& row) { return row != nullptr; });
-  return rows_.capacity() * sizeof(Row) +
-         static_cast<size_t>(num_held) *
-             (sizeof(WipedFloats) + static_cast<size_t>(columns_) * sizeof(float));
+  return rows_.capacity() * sizeof(Row) + static_cast<size_t>(num_held) * BytesOfRow(columns_);
 }
 
 }  // namespace lethe

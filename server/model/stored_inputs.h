@@ -6,9 +6,10 @@
 // Units:     ranks; bytes.
 // Requires:  ranks in [0, size()); rows of `columns` floats (LETHE_CHECK).
 // Rejects:   none.
-// Effects:   a cache: when its rows exceed max_bytes those of the lowest ranks are dropped, and
-//            row() says so; the local layers give them again, bit for bit. Rows are immutable and
-//            shared by copies; the last owner overwrites them.
+// Effects:   a cache: when its rows exceed max_bytes, their bookkeeping included, those of the lowest
+//            ranks are dropped, and row() says so; the local layers give them again, bit for bit.
+//            A rank costs sizeof(Row) bytes in any case. Rows are immutable and shared by copies;
+//            the last owner overwrites them.
 // Numerics:  none.
 // Threads:   compatible; copies may live on different threads.
 #ifndef LETHE_SERVER_MODEL_STORED_INPUTS_H_
@@ -32,6 +33,7 @@ class StoredInputs {
   StoredInputs(int64_t columns, size_t max_bytes);
 
   int64_t columns() const { return columns_; }
+  int64_t max_rows() const { return max_rows_; }
   int64_t size() const { return static_cast<int64_t>(rows_.size()); }
   // Null when it was dropped.
   const WipedFloats* row(int64_t rank) const { return rows_[static_cast<size_t>(rank)].get(); }

@@ -65,12 +65,12 @@ absl::StatusOr<DerivedPolicy> ReadPolicy(v1::DerivedPolicy policy) {
   }
 }
 
-absl::StatusOr<std::optional<ForgetPath>> ReadWay(v1::ForgetWay way) {
+absl::StatusOr<std::optional<ForgetWay>> ReadWay(v1::ForgetWay way) {
   switch (way) {
     case v1::FORGET_WAY_UNSPECIFIED:
       return std::nullopt;
     case v1::FORGET_WAY_REEVALUATION:
-      return ForgetPath::kReevaluation;
+      return ForgetWay::kReevaluation;
     default:
       return InvalidFieldError("way", "FORGET_WAY_REEVALUATION, or left out");
   }
@@ -113,7 +113,7 @@ class ForgettingService final : public v1::ForgettingService::Service {
       ForgetCommand command;
       LETHE_ASSIGN_OR_RETURN(command.selector, ReadSelection(request->selection()));
       LETHE_ASSIGN_OR_RETURN(command.policy, ReadPolicy(request->derived_policy()));
-      LETHE_ASSIGN_OR_RETURN(command.path, ReadWay(request->way()));
+      LETHE_ASSIGN_OR_RETURN(command.way, ReadWay(request->way()));
       LETHE_RETURN_IF_ERROR(CheckNonce(request->nonce()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       command.validate_only = request->validate_only();

@@ -55,7 +55,7 @@ struct ForgetSelector {
 enum class DerivedPolicy { kUnspecified, kKeepAndReport, kForgetDerived, kFail };
 
 // How the state of the shorter history is reached (forget_route.h).
-enum class ForgetPath {
+enum class ForgetWay {
   kReevaluation,  // the model evaluates the rest of the history again
   kReplay,        // local layers, support-vector set change, replay of the streaming memories
 };
@@ -69,7 +69,7 @@ struct ForgetPlan {
   int64_t num_tokens_after = 0;
   int64_t first_rank = 0;     // first removed rank
   int64_t snapshot_rank = 0;  // evaluation or replay resumes here
-  ForgetPath path = ForgetPath::kReevaluation;
+  ForgetWay way = ForgetWay::kReevaluation;
   int64_t tokens_to_evaluate = 0;  // by the model, re-laying the snapshot ladder included
   int64_t local_tokens = 0;        // replay: by the local layers, warm-up included
   int64_t tokens_to_replay = 0;    // replay: by the streaming memories, re-laying included
@@ -92,7 +92,7 @@ struct ForgetResult {
   int64_t num_tokens_after = 0;
   int64_t first_rank = 0;
   int64_t snapshot_rank = 0;
-  ForgetPath path = ForgetPath::kReevaluation;
+  ForgetWay way = ForgetWay::kReevaluation;
   int64_t tokens_evaluated = 0;
   int64_t local_tokens = 0;
   int64_t tokens_replayed = 0;

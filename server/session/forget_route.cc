@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "memory/memory.h"
-#include "server/model/bank_edit.h"
+#include "server/model/memory_layer.h"
 #include "server/model/token_costs.h"
 
 namespace lethe {
@@ -20,10 +20,17 @@ int64_t NumBoundaries(const ReevaluationPlan& runs) {
   return boundaries;
 }
 
+// The lowest rank that any of the runs starts from.
+int64_t LowestRank(const ReevaluationPlan& runs) {
+  int64_t lowest = runs.main.from;
+  for (const EvaluationRun& run : runs.re_laid) lowest = std::min(lowest, run.from);
+  return lowest;
+}
+
 ForgetRoute Reevaluation(const SnapshotLadder& ladder, bool has_gates, int64_t first_rank,
                          int64_t num_before, int64_t num_after) {
   ForgetRoute route;
-  route.path = ForgetPath::kReevaluation;
+  route.way = ForgetWay::kReevaluation;
   route.runs = PlanReevaluation(ladder.complete_ranks(), first_rank, num_before, num_after);
   route.cost = static_cast<double>(route.runs.num_tokens);
   if (has_gates)
@@ -34,16 +41,14 @@ ForgetRoute Reevaluation(const SnapshotLadder& ladder, bool has_gates, int64_t f
 ForgetRoute Replay(const ModelState& state, const SnapshotLadder& ladder,
                    absl::Span<const int64_t> removed, int64_t num_before, int64_t num_after) {
   ForgetRoute route;
-  route.path = ForgetPath::kReplay;
+  route.way = ForgetWay::kReplay;
   // The last token steps through the model, so a snapshot must lie before it.
   const int64_t first_rank = std::min(removed.front(), num_after - 1);
   route.runs = PlanReevaluation(ladder.ranks(), first_rank, num_before, num_after);
-  const BankEditPlan edit = PlanBankEdit(state, removed, LowestRank(route.runs));
-  route.num_local = edit.num_local;
-  route.num_dropped = edit.num_dropped;
+  route.edit = PlanBankEdit(state, removed, LowestRank(route.runs));
   const TokenCosts costs = TokenCostsOf(state.model().config());
   const double multiply_adds =
-      static_cast<double>(route.num_local) * static_cast<double>(costs.local) +
+      static_cast<double>(route.edit.num_local) * static_cast<double>(costs.local) +
       static_cast<double>(route.runs.num_tokens) * static_cast<double>(costs.replay);
   route.cost = multiply_adds / static_cast<double>(costs.model);
   if (!state.SvGroups().empty()) route.cost += kSetChangeTokens;
@@ -52,23 +57,18 @@ ForgetRoute Replay(const ModelState& state, const SnapshotLadder& ladder,
 
 }  // namespace
 
-int64_t LowestRank(const ReevaluationPlan& runs) {
-  int64_t lowest = runs.main.from;
-  for (const EvaluationRun& run : runs.re_laid) lowest = std::min(lowest, run.from);
-  return lowest;
-}
-
 ForgetRoute PlanRoute(const ModelState& state, const SnapshotLadder& ladder,
-                      absl::Span<const int64_t> removed, std::optional<ForgetPath> wanted) {
+                      absl::Span<const int64_t> removed, std::optional<ForgetWay> wanted) {
   const int64_t num_before = state.num_tokens();
   const int64_t num_after = num_before - static_cast<int64_t>(removed.size());
   const ForgetRoute reevaluation =
       Reevaluation(ladder, !state.SvGroups().empty(), removed.front(), num_before, num_after);
   const bool possible = state.bank() != nullptr && num_after > 0;
-  if (!possible || wanted == ForgetPath::kReevaluation) return reevaluation;
+  if (!possible || wanted == ForgetWay::kReevaluation) return reevaluation;
   const ForgetRoute replay = Replay(state, ladder, removed, num_before, num_after);
-  if (wanted == ForgetPath::kReplay) return replay;
-  return replay.cost < reevaluation.cost ? replay : reevaluation;
+  if (wanted == ForgetWay::kReplay) return replay;
+  const bool fits = replay.edit.num_dropped <= state.bank()->stored().max_rows();
+  return fits && replay.cost < reevaluation.cost ? replay : reevaluation;
 }
 
 }  // namespace lethe

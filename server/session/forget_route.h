@@ -21,6 +21,7 @@
 
 #include "absl/types/span.h"
 
+#include "server/model/bank_edit.h"
 #include "server/model/model_state.h"
 #include "server/session/forget.h"
 #include "server/session/snapshot_ladder.h"
@@ -33,20 +34,17 @@ inline constexpr int64_t kBoundarySolveTokens = 24;
 inline constexpr int64_t kSetChangeTokens = 80;
 
 struct ForgetRoute {
-  ForgetPath path = ForgetPath::kReevaluation;
-  ReevaluationPlan runs;    // of the model, or of the replay
-  int64_t num_local = 0;    // replay: tokens evaluated by the local layers
-  int64_t num_dropped = 0;  // replay: of these, for inputs no longer stored
-  double cost = 0.0;        // in tokens of the model
+  ForgetWay way = ForgetWay::kReevaluation;
+  ReevaluationPlan runs;  // of the model, or of the replay
+  BankEditPlan edit;      // replay
+  double cost = 0.0;      // in tokens of the model
 };
 
-// The lowest rank that any of the runs starts from.
-int64_t LowestRank(const ReevaluationPlan& runs);
-
-// `wanted` unset: the cheaper way. A replay is possible in a model with a bank whose history does
-// not become empty; where it is wanted and not possible the way is re-evaluation.
+// `wanted` unset: the cheaper way; re-evaluation, too, where a replay would have to hold more stored
+// inputs again than the session may store. A replay is possible in a model with a bank whose history
+// does not become empty; where it is wanted and not possible the way is re-evaluation.
 ForgetRoute PlanRoute(const ModelState& state, const SnapshotLadder& ladder,
-                      absl::Span<const int64_t> removed, std::optional<ForgetPath> wanted);
+                      absl::Span<const int64_t> removed, std::optional<ForgetWay> wanted);
 
 }  // namespace lethe
 

@@ -42,6 +42,7 @@ int64_t Session::max_tokens() const { return model_->config().max_tokens; }
 
 absl::Status Session::CheckAppend(absl::Span<const int32_t> vocab_ids,
                                   absl::string_view subject) const {
+  LETHE_RETURN_IF_ERROR(lost_);
   if (vocab_ids.empty()) return absl::InvalidArgumentError("vocab_ids must not be empty");
   if (subject.size() > kMaxSubjectBytes) {
     return absl::InvalidArgumentError(
@@ -103,14 +104,16 @@ absl::StatusOr<std::vector<uint64_t>> Session::AppendChecked(absl::Span<const in
   return token_ids;
 }
 
-// The tokens before `rank` were evaluated once without an error, so they are again.
+// Evaluates the tokens before `rank` again, where needed. After a replay not every one of them has
+// been read before, so a number beyond f32 may show only here: then the session is lost.
 void Session::RollBackTo(int64_t rank) {
   inputs_.Truncate(rank);
   ladder_.DropAfter(rank);
   const std::shared_ptr<const ModelSnapshot> snapshot = ladder_.NewestCompleteAtOrBefore(rank);
   LETHE_CHECK(snapshot != nullptr && state_->Restore(*snapshot).ok());
-  LETHE_CHECK(
-      EvaluateRange(inputs_, snapshot->num_tokens(), rank, rank, state_.get(), &ladder_).ok());
+  const absl::Status status =
+      EvaluateRange(inputs_, snapshot->num_tokens(), rank, rank, state_.get(), &ladder_);
+  if (!status.ok()) lost_ = absl::DataLossError("the session's state cannot be computed");
 }
 
 void Session::InvalidateLogits() {
@@ -138,6 +141,7 @@ absl::StatusOr<std::vector<float>> Session::Score(absl::Span<const int32_t> voca
 std::unique_ptr<Session> Session::Fork() const {
   std::unique_ptr<Session> fork(new Session(model_, options_, state_->Clone()));
   fork->ladder_ = ladder_;
+  fork->lost_ = lost_;
   fork->inputs_ = Inputs(inputs_);
   fork->repetition_counts_ = repetition_counts_;
   fork->next_token_id_ = next_token_id_ | kForkTokenIdBit;

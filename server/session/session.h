@@ -10,7 +10,8 @@
 // Rejects:   Append: INVALID_ARGUMENT for an empty list or a vocab_id out of range,
 //            RESOURCE_EXHAUSTED beyond max_tokens (the message names the remaining budget),
 //            INTERNAL for a non-finite activation. Forget: see StageForget.
-// Effects:   on error the session is as it was. Forgotten vocab_ids, features and snapshots are
+// Effects:   on error the session is as it was; DATA_LOSS from then on where it cannot be, because the
+//            model's numbers leave f32 on its own history. Forgotten vocab_ids, features and snapshots are
 //            overwritten before they are freed where this code owns them.
 // Numerics:  bit-exact; see ARCHITECTURE.md "Bits". Append O(count), Forget at most 2 (T - r) + 128
 //            evaluated or replayed tokens on a history that grew by appends (T its length, r the
@@ -106,17 +107,18 @@ class Session {
 
   // What a Forget would do and cost (validate_only), with the errors of StageForget.
   absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy,
-                                        std::optional<ForgetPath> path = std::nullopt) const;
+                                        std::optional<ForgetWay> way = std::nullopt) const;
 
   // Computes the state after the Forget beside the present one, which stays in service until
-  // Commit, on the cheaper path or, where it is possible, on `path`. Errors: INVALID_ARGUMENT: not exactly one kind of selector, an empty range or label,
+  // Commit, on the cheaper way or, where it is possible, on `way`. Errors: INVALID_ARGUMENT: not
+  // exactly one kind of selector, an empty range or label,
   // policy kUnspecified, nothing before before_token_id; NOT_FOUND: an explicit id (before_token_id
   // included) that is not retained, or a range, label or history that selects nothing;
   // FAILED_PRECONDITION: policy kFail and there are derived tokens; what the checkpoint says.
   // Messages hold no ids and no labels.
   absl::StatusOr<std::unique_ptr<StagedForget>> StageForget(
       const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint = {},
-      std::optional<ForgetPath> path = std::nullopt) const;
+      std::optional<ForgetWay> way = std::nullopt) const;
   // Replaces the state by the staged one; vocab_ids, keys, values, features and snapshots of the old
   // are overwritten, its solver's caches only freed. FAILED_PRECONDITION, and no
   // change, if the session has changed since StageForget.
@@ -172,6 +174,7 @@ class Session {
   std::vector<int64_t> repetition_counts_;
   std::vector<float> logits_;
   bool logits_valid_ = false;
+  absl::Status lost_;  // not OK: the state is none of the history, which is still held
   uint64_t next_token_id_ = 1;
   uint64_t shared_ids_end_ = 0;  // of a fork: next_token_id() of its origin; 0: not a fork
   uint64_t generation_ = 0;      // counts mutations, so that Commit sees a stale StagedForget

@@ -40,12 +40,16 @@ std::vector<uint64_t> IdsOf(const Inputs& inputs, const std::vector<int64_t>& ra
   return token_ids;
 }
 
-// The ways of session_forget's two paths to a state of the shorter history; `inputs` and `ladder`
-// are the staged ones.
+struct PlannedForget {
+  ForgetPlan plan;
+  ForgetRoute route;
+};
+
+// What both ways need; `inputs` and `ladder` are the staged ones.
 struct Work {
   const ModelState& before;
   const ForgetPlan& plan;
-  const ReevaluationPlan& runs;
+  const ForgetRoute& route;
   const Inputs& inputs;
   const Checkpoint& checkpoint;
   SnapshotLadder* ladder;
@@ -69,11 +73,11 @@ class Stopwatch {
 // Evaluates the runs that only re-lay the ladder, on a copy of the old state. They come by falling
 // rank, so that each Restore goes back in time, as memories require.
 absl::Status ReLay(const Work& work) {
-  if (work.runs.re_laid.empty()) return absl::OkStatus();
+  if (work.route.runs.re_laid.empty()) return absl::OkStatus();
   const std::unique_ptr<ModelState> state = work.before.Clone();
-  for (const EvaluationRun& run : work.runs.re_laid) {
+  for (const EvaluationRun& run : work.route.runs.re_laid) {
     LETHE_RETURN_IF_ERROR(state->Restore(*work.ladder->NewestCompleteAtOrBefore(run.from)));
-    LETHE_RETURN_IF_ERROR(EvaluateRange(work.inputs, run.from, run.to, work.runs.main.to,
+    LETHE_RETURN_IF_ERROR(EvaluateRange(work.inputs, run.from, run.to, work.route.runs.main.to,
                                         state.get(), work.ladder, work.checkpoint));
     work.ladder->Insert(state->Snapshot());
   }
@@ -85,7 +89,7 @@ absl::StatusOr<std::unique_ptr<ModelState>> Reevaluate(const Work& work) {
   const Stopwatch stopwatch(&work.times->evaluate);
   LETHE_RETURN_IF_ERROR(ReLay(work));
   std::unique_ptr<ModelState> state = work.before.Clone();
-  const EvaluationRun& run = work.runs.main;
+  const EvaluationRun& run = work.route.runs.main;
   LETHE_RETURN_IF_ERROR(state->Restore(*work.ladder->NewestCompleteAtOrBefore(run.from)));
   int64_t from = run.from;
   if (FaultActive(Fault::kGridNotRealigned)) {
@@ -105,9 +109,12 @@ absl::Status ReplayRun(const Work& work, const EvaluationRun& run, int64_t end, 
   LETHE_RETURN_IF_ERROR(edit->Restore(*work.ladder->NewestAtOrBefore(run.from)));
   while (edit->rank() < end) {
     if (work.checkpoint) LETHE_RETURN_IF_ERROR(work.checkpoint());
+    if (FaultActive(Fault::kGridNotRealigned) && edit->rank() == run.from) {
+      LETHE_RETURN_IF_ERROR(edit->SkipSlots(static_cast<int64_t>(work.plan.removed_ranks.size())));
+    }
     const int64_t boundary = edit->rank() - edit->rank() % kChunkTokens + kChunkTokens;
     LETHE_RETURN_IF_ERROR(edit->Replay(std::min(boundary, end)));
-    if (edit->rank() == boundary && IsOnLadder(boundary, work.runs.main.to)) {
+    if (edit->rank() == boundary && IsOnLadder(boundary, work.route.runs.main.to)) {
       work.ladder->Insert(edit->Snapshot());
     }
   }
@@ -119,91 +126,117 @@ absl::StatusOr<std::unique_ptr<ModelState>> Replay(const Work& work) {
   for (int64_t rank = 0; rank < work.inputs.size(); ++rank) {
     history.push_back(work.inputs.at(rank).vocab_id);
   }
-  BankEdit edit(work.before, work.plan.removed_ranks, history, LowestRank(work.runs));
+  BankEdit edit(work.before, work.route.edit, work.plan.removed_ranks, history);
   {
     const Stopwatch stopwatch(&work.times->evaluate);
     LETHE_RETURN_IF_ERROR(edit.Refresh(work.checkpoint));
   }
-  for (const EvaluationRun& run : work.runs.re_laid) {
+  for (const EvaluationRun& run : work.route.runs.re_laid) {
     LETHE_RETURN_IF_ERROR(ReplayRun(work, run, run.to, &edit));
     work.ladder->Insert(edit.Snapshot());
   }
-  const int64_t head = work.runs.main.to;
-  LETHE_RETURN_IF_ERROR(ReplayRun(work, work.runs.main, head - 1, &edit));
+  const int64_t head = work.route.runs.main.to;
+  LETHE_RETURN_IF_ERROR(ReplayRun(work, work.route.runs.main, head - 1, &edit));
   const Stopwatch stopwatch(&work.times->solve);
-  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<ModelState> state, edit.Finish());
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<ModelState> state, edit.Finish(work.checkpoint));
   if (head % kChunkTokens == 0) work.ladder->Insert(state->Snapshot());
   return state;
+}
+
+PlannedForget PlanOf(const Inputs& inputs, const ModelState& state, const SnapshotLadder& ladder,
+                     ForgetSelection selection, std::optional<ForgetWay> way) {
+  PlannedForget planned;
+  ForgetPlan& plan = planned.plan;
+  plan.selected_ids = IdsOf(inputs, selection.selected);
+  plan.derived_ids = IdsOf(inputs, selection.derived);
+  plan.num_tokens_before = inputs.size();
+  plan.num_tokens_after = inputs.size() - static_cast<int64_t>(selection.removed.size());
+  plan.first_rank = selection.removed.front();
+  plan.removed_ranks = std::move(selection.removed);
+  planned.route = PlanRoute(state, ladder, plan.removed_ranks, way);
+  const ForgetRoute& route = planned.route;
+  const bool replay = route.way == ForgetWay::kReplay;
+  plan.way = route.way;
+  plan.snapshot_rank = route.runs.main.from;
+  plan.tokens_to_evaluate = replay ? 1 : route.runs.num_tokens;
+  plan.tokens_to_replay = replay ? route.runs.num_tokens - 1 : 0;
+  plan.local_tokens = route.edit.num_local;
+  const std::vector<int64_t> ranks = ladder.ranks();
+  plan.snapshots_destroyed = std::count_if(ranks.begin(), ranks.end(),
+                                           [&](int64_t rank) { return rank > plan.first_rank; });
+  return planned;
+}
+
+ForgetResult ResultOf(const PlannedForget& planned, DerivedPolicy policy) {
+  const ForgetPlan& plan = planned.plan;
+  ForgetResult result;
+  result.forgotten_ids = plan.selected_ids;
+  (policy == DerivedPolicy::kForgetDerived ? result.derived_removed_ids : result.derived_kept_ids) =
+      plan.derived_ids;
+  result.num_tokens_before = plan.num_tokens_before;
+  result.num_tokens_after = plan.num_tokens_after;
+  result.first_rank = plan.first_rank;
+  result.snapshot_rank = plan.snapshot_rank;
+  result.way = plan.way;
+  result.tokens_evaluated = plan.tokens_to_evaluate;
+  result.tokens_replayed = plan.tokens_to_replay;
+  result.local_tokens = plan.local_tokens;
+  result.dropped_inputs = planned.route.edit.num_dropped;
+  result.snapshots_destroyed = plan.snapshots_destroyed;
+  return result;
+}
+
+std::vector<int64_t> CountsOf(const Inputs& inputs, size_t vocab_size) {
+  std::vector<int64_t> counts(vocab_size);
+  for (int64_t rank = 0; rank < inputs.size(); ++rank) {
+    ++counts[static_cast<size_t>(inputs.at(rank).vocab_id)];
+  }
+  return counts;
 }
 
 }  // namespace
 
 absl::StatusOr<ForgetPlan> Session::PlanForget(const ForgetSelector& selector, DerivedPolicy policy,
-                                               std::optional<ForgetPath> path) const {
+                                               std::optional<ForgetWay> way) const {
+  LETHE_RETURN_IF_ERROR(lost_);
   LETHE_ASSIGN_OR_RETURN(ForgetSelection selection, SelectForForget(inputs_, selector, policy));
-  ForgetPlan plan;
-  plan.selected_ids = IdsOf(inputs_, selection.selected);
-  plan.derived_ids = IdsOf(inputs_, selection.derived);
-  plan.num_tokens_before = num_tokens();
-  plan.num_tokens_after = num_tokens() - static_cast<int64_t>(selection.removed.size());
-  plan.first_rank = selection.removed.front();
-  plan.removed_ranks = std::move(selection.removed);
-  const std::vector<int64_t> ranks = ladder_.ranks();
-  const ForgetRoute route = PlanRoute(*state_, ladder_, plan.removed_ranks, path);
-  plan.path = route.path;
-  plan.snapshot_rank = route.runs.main.from;
-  const bool replay = route.path == ForgetPath::kReplay;
-  plan.tokens_to_evaluate = replay ? 1 : route.runs.num_tokens;
-  plan.tokens_to_replay = replay ? route.runs.num_tokens - 1 : 0;
-  plan.local_tokens = route.num_local;
-  plan.snapshots_destroyed = std::count_if(ranks.begin(), ranks.end(),
-                                           [&](int64_t rank) { return rank > plan.first_rank; });
-  return plan;
+  return PlanOf(inputs_, *state_, ladder_, std::move(selection), way).plan;
 }
 
 absl::StatusOr<std::unique_ptr<StagedForget>> Session::StageForget(
     const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint,
-    std::optional<ForgetPath> path) const {
-  LETHE_ASSIGN_OR_RETURN(ForgetPlan plan, PlanForget(selector, policy, path));
-  const ForgetRoute route = PlanRoute(*state_, ladder_, plan.removed_ranks, path);
+    std::optional<ForgetWay> way) const {
+  LETHE_RETURN_IF_ERROR(lost_);
+  LETHE_ASSIGN_OR_RETURN(ForgetSelection selection, SelectForForget(inputs_, selector, policy));
+  const PlannedForget planned = PlanOf(inputs_, *state_, ladder_, std::move(selection), way);
+  const ForgetPlan& plan = planned.plan;
   auto staging = std::make_unique<StagedForget::Staging>();
   staging->session = this;
   staging->generation = generation_;
+  staging->result = ResultOf(planned, policy);
   staging->inputs = Inputs(inputs_);
   staging->inputs.Remove(plan.removed_ranks);
   staging->ladder = ladder_;
   const bool keep_stale = FaultActive(Fault::kStaleSnapshotKept);
   staging->ladder.DropAfter(keep_stale ? plan.num_tokens_after : plan.first_rank);
+  const bool replay = plan.way == ForgetWay::kReplay;
   const Work work = {*state_,
                      plan,
-                     route.runs,
+                     planned.route,
                      staging->inputs,
                      checkpoint,
                      &staging->ladder,
                      &staging->result.times};
-  LETHE_ASSIGN_OR_RETURN(staging->state,
-                         route.path == ForgetPath::kReplay ? Replay(work) : Reevaluate(work));
-  staging->repetition_counts = repetition_counts_;
-  if (!FaultActive(Fault::kPenaltyCountsKept)) {
-    std::fill(staging->repetition_counts.begin(), staging->repetition_counts.end(), 0);
-    for (int64_t rank = 0; rank < staging->inputs.size(); ++rank) {
-      ++staging->repetition_counts[static_cast<size_t>(staging->inputs.at(rank).vocab_id)];
-    }
+  absl::StatusOr<std::unique_ptr<ModelState>> state = replay ? Replay(work) : Reevaluate(work);
+  // Local layers warm up on inputs that they never had; evaluating may do without.
+  if (replay && !way.has_value() && absl::IsInternal(state.status())) {
+    return StageForget(selector, policy, checkpoint, ForgetWay::kReevaluation);
   }
+  LETHE_ASSIGN_OR_RETURN(staging->state, std::move(state));
+  staging->repetition_counts = FaultActive(Fault::kPenaltyCountsKept)
+                                   ? repetition_counts_
+                                   : CountsOf(staging->inputs, repetition_counts_.size());
   ForgetResult& result = staging->result;
-  result.forgotten_ids = std::move(plan.selected_ids);
-  (policy == DerivedPolicy::kForgetDerived ? result.derived_removed_ids : result.derived_kept_ids) =
-      std::move(plan.derived_ids);
-  result.num_tokens_before = plan.num_tokens_before;
-  result.num_tokens_after = plan.num_tokens_after;
-  result.first_rank = plan.first_rank;
-  result.snapshot_rank = plan.snapshot_rank;
-  result.path = route.path;
-  result.tokens_evaluated = plan.tokens_to_evaluate;
-  result.tokens_replayed = plan.tokens_to_replay;
-  result.local_tokens = route.num_local;
-  result.dropped_inputs = route.num_dropped;
-  result.snapshots_destroyed = plan.snapshots_destroyed;
   const Stopwatch stopwatch(&result.times.digest);
   result.digest_before = Digest();
   result.digest_after = DigestPartsOf(*staging->state, staging->repetition_counts).Digest();

@@ -61,7 +61,8 @@ ReevaluationPlan PlanReevaluation(absl::Span<const int64_t> ranks, int64_t first
 
 void SnapshotLadder::Insert(std::shared_ptr<const ModelSnapshot> snapshot) {
   LETHE_CHECK(snapshot->num_tokens() % kChunkTokens == 0);
-  snapshots_.emplace(snapshot->num_tokens(), std::move(snapshot));
+  std::shared_ptr<const ModelSnapshot>& held = snapshots_[snapshot->num_tokens()];
+  if (held == nullptr || (!held->complete() && snapshot->complete())) held = std::move(snapshot);
 }
 
 void SnapshotLadder::Prune(int64_t head) {

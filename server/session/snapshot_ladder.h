@@ -58,7 +58,8 @@ ReevaluationPlan PlanReevaluation(absl::Span<const int64_t> ranks, int64_t first
 
 class SnapshotLadder {
  public:
-  // Keeps `snapshot` at its num_tokens(); one that is there already stays.
+  // Keeps `snapshot` at its num_tokens(); one that is there already stays, unless the new one is the
+  // first complete one.
   void Insert(std::shared_ptr<const ModelSnapshot> snapshot);
   // Drops what a head at that rank does not keep.
   void Prune(int64_t head);

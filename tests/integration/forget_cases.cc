@@ -170,12 +170,12 @@ absl::StatusOr<PathsOutcome> ForgetOnBothPaths(Session* session, const Operation
   const DerivedPolicy policy =
       operation.policy % 2 == 0 ? DerivedPolicy::kKeepAndReport : DerivedPolicy::kForgetDerived;
   LETHE_ASSIGN_OR_RETURN(std::unique_ptr<StagedForget> replay,
-                         session->StageForget(selector, policy, {}, ForgetPath::kReplay));
+                         session->StageForget(selector, policy, {}, ForgetWay::kReplay));
   LETHE_ASSIGN_OR_RETURN(std::unique_ptr<StagedForget> reevaluation,
-                         session->StageForget(selector, policy, {}, ForgetPath::kReevaluation));
+                         session->StageForget(selector, policy, {}, ForgetWay::kReevaluation));
   PathsOutcome outcome;
   outcome.difference = DifferenceOf(*replay, *reevaluation);
-  outcome.replayed = replay->result().path == ForgetPath::kReplay;
+  outcome.replayed = replay->result().way == ForgetWay::kReplay;
   outcome.dropped_inputs = replay->result().dropped_inputs;
   const bool commit_replay = operation.where % 4 != 3;
   LETHE_RETURN_IF_ERROR(

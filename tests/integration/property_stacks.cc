@@ -41,6 +41,15 @@ constexpr char kOvqLarge[] =
 constexpr char kWindow[] =
     R"({"kind": "window", "heads": 1, "key_dim": 8, "value_dim": 8, "window": 17, "alibi_slopes": [0.05]})";
 
+constexpr char kNarrowLocal[] =
+    R"({"type": "local", "heads": 1, "head_dim": 16, "window": 1, "conv_width": 1, "mlp_width": 16, "alibi_slopes": [0.1]})";
+constexpr char kWideVla[] =
+    R"({"kind": "vla", "heads": 2, "key_dim": 8, "value_dim": 16, "variant": "vla", "nudge": true, "lambda0": 0.1, "read_norm": "rms"})";
+constexpr char kWideOvq[] =
+    R"({"kind": "ovq", "heads": 2, "key_dim": 8, "value_dim": 16, "slots": 12})";
+constexpr char kWidePalimpsaD[] =
+    R"({"kind": "palimpsa_d", "heads": 1, "key_dim": 16, "value_dim": 24, "rank": 2})";
+
 std::shared_ptr<const Model> Build(const std::vector<std::string>& layers, uint64_t seed) {
   return ModelOf(absl::StrCat(kHead, absl::StrJoin(layers, ", "), "]}"), seed);
 }
@@ -66,6 +75,14 @@ std::vector<std::shared_ptr<const Model>> PropertyStacks() {
       Build({kLocal, kMlp, kLocal, kLocal,
              Memory(Join({kRls, kSvTwoHeads, kVlaPaper, kPalimpsaM, kWindow, kOvqLarge})), kMlp},
             6),
+      // Bounded: no support-vector memory; values wider than keys; nothing to convolve or attend to.
+      Build({kNarrowLocal,
+             R"({"type": "memory", "conv_width": 1, "groups": [)" +
+                 Join({kWideVla, kWideOvq, kWidePalimpsaD}) + "]}",
+             kMlp, kMlp},
+            8),
+      // Bounded: support-vector memories alone.
+      Build({kMlp, kLocal, Memory(kSvTwoHeads)}, 9),
       // Bounded: the bank first and last.
       Build({Memory(Join({kOvq, kSv, kVla, kPalimpsaD}))}, 7),
   };

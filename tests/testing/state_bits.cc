@@ -25,7 +25,7 @@ std::string Hex(const audit::Sha256Digest& digest) {
   return audit::HexEncode(absl::Span<const uint8_t>(digest));
 }
 
-absl::Status PrintForget(const std::shared_ptr<const Model>& model, ForgetPath path) {
+absl::Status PrintForget(const std::shared_ptr<const Model>& model, ForgetWay way) {
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                          Session::Create(model, SessionOptions()));
   std::vector<int32_t> vocab_ids;
@@ -37,12 +37,12 @@ absl::Status PrintForget(const std::shared_ptr<const Model>& model, ForgetPath p
   LETHE_RETURN_IF_ERROR(session->Append(vocab_ids, "", InputKind::kAppended).status());
   LETHE_ASSIGN_OR_RETURN(
       std::unique_ptr<StagedForget> staged,
-      session->StageForget(ForgetSelector::Ids({20}), DerivedPolicy::kFail, {}, path));
+      session->StageForget(ForgetSelector::Ids({20}), DerivedPolicy::kFail, {}, way));
   LETHE_RETURN_IF_ERROR(session->Commit(std::move(staged)).status());
   const absl::Span<const float> logits = session->logits();
   const audit::Sha256Digest bits = audit::Sha256Of(absl::string_view(
       reinterpret_cast<const char*>(logits.data()), logits.size() * sizeof(float)));
-  std::printf("%s: state %s, logits %s\n", path == ForgetPath::kReplay ? "replay" : "re-evaluation",
+  std::printf("%s: state %s, logits %s\n", way == ForgetWay::kReplay ? "replay" : "re-evaluation",
               Hex(session->Digest()).c_str(), Hex(bits).c_str());
   return absl::OkStatus();
 }
@@ -50,8 +50,8 @@ absl::Status PrintForget(const std::shared_ptr<const Model>& model, ForgetPath p
 absl::Status Print(const char* directory) {
   std::printf("numerics id: %s\n", Hex(NumericsId()).c_str());
   LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::Load(directory));
-  LETHE_RETURN_IF_ERROR(PrintForget(model, ForgetPath::kReplay));
-  return PrintForget(model, ForgetPath::kReevaluation);
+  LETHE_RETURN_IF_ERROR(PrintForget(model, ForgetWay::kReplay));
+  return PrintForget(model, ForgetWay::kReevaluation);
 }
 
 }  // namespace
