@@ -1,5 +1,6 @@
 #include "server/model/numerics_id.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -8,10 +9,12 @@
 #include "kernels/math/math.h"
 #include "kernels/sampling/philox.h"
 #include "kernels/sampling/sampling.h"
+#include "server/model/bank_edit.h"
 #include "server/model/config.h"
 #include "server/model/model.h"
 #include "server/model/model_state.h"
 #include "server/model/synthetic_model.h"
+#include "server/model/workspace.h"
 
 namespace lethe {
 namespace {
