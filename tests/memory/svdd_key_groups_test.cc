@@ -157,7 +157,7 @@ TEST(KeyGroupsTest, EditsEvaluateOnlyWhatIsNew) {
     edit.kept.push_back(rank == 50 ? KeyEdit::kNone : rank);
     edit.heir_of.push_back(rank);
   }
-  edit.keys = key;
+  edit.keys.assign(key.begin(), key.end());
   GramCache after(0.9, kDim);
   after.SetEdited(gram, edit);
   EXPECT_EQ(after.num_evaluations(), 9);
