@@ -182,6 +182,7 @@ std::vector<BadCase> ForgetCases() {
              [](R r) { r->mutable_selection()->set_everything(false); }),
       Forget("ForgetEmptySubject", "selection.subject",
              [](R r) { r->mutable_selection()->set_subject(""); }),
+      Forget("ForgetWay", "way", [](R r) { r->set_way(static_cast<v1::ForgetWay>(7)); }),
       Forget("ForgetPolicy", "derived_policy",
              [](R r) { r->set_derived_policy(v1::DERIVED_POLICY_UNSPECIFIED); }),
       Forget("ForgetNonce", "nonce", [](R r) { r->set_nonce("short"); }),

@@ -196,7 +196,7 @@ TEST(SessionForgetHistoryTest, ReplayIsChosenWhereItIsCheaper) {
 std::string RunWithForgets(const std::shared_ptr<const Model>& model) {
   const auto session = NewSession(model);
   AppendIds(testing::SampleIds(300), session.get());
-  for (const uint64_t id : {uint64_t{90}, uint64_t{298}, uint64_t{100}}) {
+  for (const uint64_t id : {uint64_t{90}, uint64_t{100}, uint64_t{298}}) {
     EXPECT_THAT(session->Forget(ForgetSelector::Ids({id}), DerivedPolicy::kFail), IsOk());
   }
   testing::SetFault(std::nullopt);  // the fresh session is not the mutant
