@@ -48,7 +48,7 @@ void GramCache::GiveBuffer(WipedVector<double> buffer) {
 void GramCache::MakeRoom() {
   const auto num_rows = static_cast<size_t>(num_groups());
   rows_.resize(num_rows);
-  if (num_rows > store_.stride()) MoveRows(num_rows + num_rows / 4 + kFirstColumns);
+  if (num_rows > store_.stride()) MoveRows(num_rows + num_rows / 2 + kFirstColumns);
 }
 
 void GramCache::MoveRows(size_t stride) {

@@ -125,6 +125,7 @@ BankEdit::BankEdit(const ModelState& before, const BankEditPlan& plan,
       history_(history),
       plan_(plan),
       stored_(BankOf(before).stored()),
+      row_maker_(stored_.columns()),
       workspace_(std::make_unique<Workspace>(Workspace::ColumnsOf(before.model().config()))) {
   LETHE_CHECK(!history.empty() &&
               static_cast<int64_t>(history.size() + removed.size()) == before.num_tokens());
@@ -196,7 +197,8 @@ absl::Status BankEdit::EvaluateStretch(const RankRun& run, const Checkpoint& che
     if (rows.empty()) continue;
     BankInputs inputs;
     LETHE_RETURN_IF_ERROR(bank_before().Collect(rows, static_cast<int64_t>(rows.size()) / width,
-                                                reads, &end, &inputs, workspace_.get()));
+                                                reads, &end, &row_maker_, &inputs,
+                                                workspace_.get()));
     Take(std::max(block, bank_start), run.first, inputs);
   }
   if (is_last) {
@@ -246,9 +248,9 @@ absl::Status BankEdit::Replay(int64_t end) {
   for (const std::unique_ptr<MemoryGroup>& group : streaming_) {
     if (group == nullptr) continue;
     for (int64_t rank = rank_; rank < end; ++rank) {
-      const WipedFloats* row = stored_.row(rank);
+      const float* row = stored_.row(rank);
       LETHE_CHECK(row != nullptr);
-      rows[static_cast<size_t>(rank - rank_)] = row->data() + first_stored;
+      rows[static_cast<size_t>(rank - rank_)] = row + first_stored;
     }
     LETHE_RETURN_IF_ERROR(group->Replay(rows, workspace_.get()));
     first_stored += group->stored_columns();

@@ -94,7 +94,8 @@ class BankEdit {
   absl::Span<const int32_t> history_;
   const BankEditPlan& plan_;
   bool refreshed_ = false;
-  StoredInputs stored_;                 // at the new ranks
+  StoredInputs stored_;  // at the new ranks
+  RowMaker row_maker_;
   MemoryLayerState::Groups streaming_;  // null for sv
   int64_t rank_ = 0;
   // Of the changed tokens but the last, ascending: ranks before, and their sv keys and values.

@@ -63,8 +63,8 @@ std::unique_ptr<MemoryLayerState> MemoryLayerState::MakeBank(const MemoryWeights
                                                              float norm_eps, Groups groups,
                                                              size_t stored_bytes) {
   auto layer = std::make_unique<MemoryLayerState>(weights, norm_eps, std::move(groups));
-  layer->bank_ = absl::WrapUnique(
-      new Bank{StoredInputs(layer->stored_begin_.back(), stored_bytes), BankToken()});
+  layer->bank_ = absl::WrapUnique(new Bank{StoredInputs(layer->stored_begin_.back(), stored_bytes),
+                                           BankToken(), RowMaker(layer->stored_begin_.back())});
   return layer;
 }
 
@@ -112,24 +112,22 @@ void MemoryLayerState::Conclude(int64_t count, NewRows rows, BankToken last, abs
   Matmul(all, count, weights_->wo, y);
   AddInPlace(y, x);
   if (!is_bank()) return;
-  for (std::shared_ptr<WipedFloats>& row : rows) bank_->stored.Append(std::move(row));
+  for (std::shared_ptr<float>& row : rows) bank_->stored.Append(std::move(row));
   bank_->last = std::move(last);
 }
 
 std::vector<float*> MemoryLayerState::PartsOf(const NewRows& rows, size_t g) const {
   std::vector<float*> parts;
-  for (const std::shared_ptr<WipedFloats>& row : rows) {
-    parts.push_back(row->data() + stored_begin_[g]);
+  for (const std::shared_ptr<float>& row : rows) {
+    parts.push_back(row.get() + stored_begin_[g]);
   }
   return parts;
 }
 
-// None for a layer that is no bank.
-MemoryLayerState::NewRows MemoryLayerState::MakeRows(int64_t count) const {
+MemoryLayerState::NewRows MemoryLayerState::MakeRows(int64_t count) {
   NewRows rows;
   if (!is_bank()) return rows;
-  const auto columns = static_cast<size_t>(stored_begin_.back());
-  for (int64_t t = 0; t < count; ++t) rows.push_back(std::make_shared<WipedFloats>(columns));
+  for (int64_t t = 0; t < count; ++t) rows.push_back(bank_->rows.Make());
   return rows;
 }
 
@@ -219,10 +217,11 @@ BankEnd MemoryLayerState::EmptyEnd() const {
 }
 
 absl::Status MemoryLayerState::Collect(absl::Span<const float> x, int64_t count,
-                                       MemoryGroup::Reads reads, BankEnd* end, BankInputs* inputs,
-                                       Workspace* workspace) const {
+                                       MemoryGroup::Reads reads, BankEnd* end, RowMaker* maker,
+                                       BankInputs* inputs, Workspace* workspace) const {
   const absl::Span<const float> h = Norm(x, workspace);
-  const NewRows rows = MakeRows(count);
+  NewRows rows;
+  for (int64_t t = 0; t < count; ++t) rows.push_back(maker->Make());
   end->last = BankToken();
   inputs->keys.resize(groups_.size());
   inputs->values.resize(groups_.size());
@@ -245,7 +244,8 @@ absl::Status MemoryLayerState::Collect(absl::Span<const float> x, int64_t count,
 std::unique_ptr<MemoryLayerState> MemoryLayerState::With(Groups groups, StoredInputs stored,
                                                          BankToken last) const {
   auto layer = std::make_unique<MemoryLayerState>(*weights_, norm_eps_, std::move(groups));
-  layer->bank_ = absl::WrapUnique(new Bank{std::move(stored), std::move(last)});
+  layer->bank_ = absl::WrapUnique(
+      new Bank{std::move(stored), std::move(last), RowMaker(stored_begin_.back())});
   return layer;
 }
 

@@ -81,7 +81,8 @@ class MemoryLayerState final : public LayerState {
   // What the memories would take of the next block behind `end`, which moves on (end->last only
   // where reads are wanted). The layer's own state is not touched.
   absl::Status Collect(absl::Span<const float> x, int64_t count, MemoryGroup::Reads reads,
-                       BankEnd* end, BankInputs* inputs, Workspace* workspace) const;
+                       BankEnd* end, RowMaker* maker, BankInputs* inputs,
+                       Workspace* workspace) const;
   // This bank with other memories (Finish of a BankEdit): `stored` without the last token, whose
   // read RepeatLast gives.
   std::unique_ptr<MemoryLayerState> With(Groups groups, StoredInputs stored, BankToken last) const;
@@ -92,14 +93,16 @@ class MemoryLayerState final : public LayerState {
   struct Bank {
     StoredInputs stored;
     BankToken last;
+    RowMaker rows;
   };
-  using NewRows = std::vector<std::shared_ptr<WipedFloats>>;
+  using NewRows = std::vector<std::shared_ptr<float>>;
 
   const Bank& CheckedBank() const {
     LETHE_CHECK(is_bank());
     return *bank_;
   }
-  NewRows MakeRows(int64_t count) const;
+  // None for a layer that is no bank.
+  NewRows MakeRows(int64_t count);
   std::vector<float*> PartsOf(const NewRows& rows, size_t g) const;
   absl::Span<float> Norm(absl::Span<const float> x, Workspace* workspace) const;
   // Step of one group and its columns of the concatenation.

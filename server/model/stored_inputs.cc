@@ -1,6 +1,7 @@
 #include "server/model/stored_inputs.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -8,18 +9,35 @@
 namespace lethe {
 namespace {
 
-// The floats, the vector, and about what two allocations and the reference counts take.
-size_t BytesOfRow(int64_t columns) {
-  return static_cast<size_t>(columns) * sizeof(float) + sizeof(WipedFloats) + 48;
-}
+constexpr size_t kFirstSlabRows = 64;
+
+// The floats, and about what the reference counts take.
+size_t BytesOfRow(int64_t columns) { return static_cast<size_t>(columns) * sizeof(float) + 64; }
 
 }  // namespace
+
+std::shared_ptr<float> RowMaker::Make() {
+  if (slab_ == nullptr || next_row_ == rows_in_slab_) {
+    const size_t most =
+        std::max<size_t>(kHugePageBytes / (BytesOfRow(static_cast<int64_t>(columns_))), 1);
+    rows_in_slab_ = std::min(most, rows_in_slab_ == 0 ? kFirstSlabRows : 4 * rows_in_slab_);
+    // Not a vector, which would write its elements first.
+    const size_t size = std::max<size_t>(rows_in_slab_ * columns_, 1);
+    slab_ = std::shared_ptr<float>(WipingAllocator<float>().allocate(size), [size](float* slab) {
+      WipingAllocator<float>().deallocate(slab, size);
+    });
+    next_row_ = 0;
+  }
+  const size_t bytes = columns_ * sizeof(float);
+  float* row = slab_.get() + next_row_++ * columns_;
+  return std::shared_ptr<float>(
+      row, [slab = slab_, bytes](float* released) { explicit_bzero(released, bytes); });
+}
 
 StoredInputs::StoredInputs(int64_t columns, size_t max_bytes)
     : columns_(columns), max_rows_(static_cast<int64_t>(max_bytes / BytesOfRow(columns))) {}
 
 void StoredInputs::Append(Row row) {
-  LETHE_CHECK(static_cast<int64_t>(row->size()) == columns_);
   rows_.push_back(std::move(row));
   const int64_t oldest = size() - 1 - max_rows_;
   if (oldest >= 0) rows_[static_cast<size_t>(oldest)].reset();
@@ -45,7 +63,7 @@ void StoredInputs::Remove(absl::Span<const int64_t> ranks) {
 }
 
 void StoredInputs::Set(int64_t rank, Row row) {
-  LETHE_CHECK(rank >= 0 && rank < size() && static_cast<int64_t>(row->size()) == columns_);
+  LETHE_CHECK(rank >= 0 && rank < size());
   rows_[static_cast<size_t>(rank)] = std::move(row);
 }
 

@@ -1,15 +1,17 @@
-// StoredInputs: what the streaming heads of a bank took from every retained token, so that a Forget
+// StoredInputs, RowMaker: what the streaming heads of a bank took from every retained token, so that a Forget
 // replays them without the model (design.md 2.1).
 //
 // Equation:  none; a row is the concatenation of the groups' stored rows (memory_group.h).
 // Shapes:    row: [columns] f32, one for each rank.
 // Units:     ranks; bytes.
-// Requires:  ranks in [0, size()); rows of `columns` floats (LETHE_CHECK).
+// Requires:  ranks in [0, size()); rows of `columns` floats.
 // Rejects:   none.
 // Effects:   a cache: when its rows exceed max_bytes, their bookkeeping included, those of the lowest
 //            ranks are dropped, and row() says so; the local layers give them again, bit for bit.
-//            A rank costs sizeof(Row) bytes in any case. Rows are immutable and shared by copies;
-//            the last owner overwrites them.
+//            A rank costs sizeof(Row) bytes in any case. Rows are immutable once they are appended,
+//            and shared by copies; the last owner overwrites them. RowMaker cuts rows from slabs, for
+//            first touching fresh pages costs as much as a tenth of a token's evaluation; a slab is
+//            freed with its last row.
 // Numerics:  none.
 // Threads:   compatible; copies may live on different threads.
 #ifndef LETHE_SERVER_MODEL_STORED_INPUTS_H_
@@ -26,9 +28,26 @@
 
 namespace lethe {
 
+class RowMaker {
+ public:
+  explicit RowMaker(int64_t columns) : columns_(static_cast<size_t>(columns)) {}
+  // A copy starts a slab of its own.
+  RowMaker(const RowMaker& other) : columns_(other.columns_) {}
+  RowMaker& operator=(const RowMaker&) = delete;
+
+  // [columns], to be written whole. Overwritten when its last owner lets go.
+  std::shared_ptr<float> Make();
+
+ private:
+  size_t columns_;
+  size_t rows_in_slab_ = 0;  // of the newest
+  size_t next_row_ = 0;
+  std::shared_ptr<float> slab_;
+};
+
 class StoredInputs {
  public:
-  using Row = std::shared_ptr<const WipedFloats>;
+  using Row = std::shared_ptr<const float>;
 
   StoredInputs(int64_t columns, size_t max_bytes);
 
@@ -36,7 +55,7 @@ class StoredInputs {
   int64_t max_rows() const { return max_rows_; }
   int64_t size() const { return static_cast<int64_t>(rows_.size()); }
   // Null when it was dropped.
-  const WipedFloats* row(int64_t rank) const { return rows_[static_cast<size_t>(rank)].get(); }
+  const float* row(int64_t rank) const { return rows_[static_cast<size_t>(rank)].get(); }
 
   void Append(Row row);
   void Truncate(int64_t num_rows);

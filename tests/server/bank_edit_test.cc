@@ -5,7 +5,9 @@
 
 #include "server/model/bank_edit.h"
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -42,6 +44,11 @@ std::unique_ptr<ModelState> StateOf(const std::vector<int32_t>& text, int64_t of
   return state;
 }
 
+std::vector<float> RowOf(const ModelState& state, int64_t rank) {
+  const StoredInputs& stored = state.bank()->stored();
+  return {stored.row(rank), stored.row(rank) + stored.columns()};
+}
+
 class LocalFeaturesTest : public ::testing::TestWithParam<size_t> {};
 
 // By Step (1 token a call), in calls that cross chunks, and in whole chunks.
@@ -53,7 +60,7 @@ TEST_P(LocalFeaturesTest, HaveTheSameBitsAtEveryOffset) {
   for (int64_t offset = 0; offset < 64; ++offset) {
     const std::unique_ptr<ModelState> shifted = StateOf(text, offset, GetParam());
     for (int64_t i = offset == 0 ? 0 : field - 1; i < size; ++i) {
-      ASSERT_EQ(*plain->bank()->stored().row(i), *shifted->bank()->stored().row(offset + i))
+      ASSERT_EQ(RowOf(*plain, i), RowOf(*shifted, offset + i))
           << "offset " << offset << ", token " << i;
     }
     for (const ModelState::SvGroup& group : shifted->SvGroups()) {
@@ -73,9 +80,7 @@ TEST(LocalFeaturesReachTest, TheFieldIsExact) {
   const int64_t field = plain->model().config().local_receptive_field;
   text[10] = (text[10] + 1) % 32;
   const std::unique_ptr<ModelState> other = StateOf(text, 0, 64);
-  const auto same = [&](int64_t rank) {
-    return *plain->bank()->stored().row(rank) == *other->bank()->stored().row(rank);
-  };
+  const auto same = [&](int64_t rank) { return RowOf(*plain, rank) == RowOf(*other, rank); };
   EXPECT_TRUE(same(9));
   EXPECT_FALSE(same(10));
   EXPECT_FALSE(same(10 + field - 1));
@@ -118,17 +123,23 @@ TEST(BankEditPlanTest, EvaluatesWhatIsNoLongerStored) {
 }
 
 TEST(StoredInputsTest, KeepsTheNewestWithinItsLimit) {
-  const auto row = [](float value) { return std::make_shared<WipedFloats>(WipedFloats(4, value)); };
+  RowMaker maker(4);
+  const auto row = [&](float value) {
+    std::shared_ptr<float> made = maker.Make();
+    std::fill_n(made.get(), 4, value);
+    return made;
+  };
   StoredInputs stored(4, 300);  // three rows of 16 bytes and what holding them takes
+  EXPECT_EQ(stored.max_rows(), 3);
   for (int i = 0; i < 5; ++i) stored.Append(row(static_cast<float>(i)));
   EXPECT_EQ(stored.row(1), nullptr);
   ASSERT_NE(stored.row(2), nullptr);
-  EXPECT_EQ((*stored.row(2))[0], 2.0f);
+  EXPECT_EQ(stored.row(2)[0], 2.0f);
   const StoredInputs before = stored;
   stored.Remove({1, 3});
   EXPECT_EQ(stored.size(), 3);
-  EXPECT_EQ((*stored.row(1))[0], 2.0f);
-  EXPECT_EQ((*stored.row(2))[0], 4.0f);
+  EXPECT_EQ(stored.row(1)[0], 2.0f);
+  EXPECT_EQ(stored.row(2)[0], 4.0f);
   stored.Set(0, row(9.0f));
   stored.Append(row(5.0f));
   stored.DropBeyondLimit();
@@ -137,7 +148,41 @@ TEST(StoredInputsTest, KeepsTheNewestWithinItsLimit) {
   stored.Truncate(2);
   EXPECT_EQ(stored.size(), 2);
   EXPECT_EQ(before.size(), 5);
-  EXPECT_EQ((*before.row(3))[0], 3.0f);
+  EXPECT_EQ(before.row(3)[0], 3.0f);
+}
+
+// A forgotten token's row is overwritten although its neighbours in the slab live on.
+TEST(StoredInputsTest, TheLastOwnerOverwritesARow) {
+  RowMaker maker(4);
+  StoredInputs stored(4, size_t{1} << 20);
+  for (int i = 0; i < 3; ++i) {
+    std::shared_ptr<float> row = maker.Make();
+    std::fill_n(row.get(), 4, 7.0f);
+    stored.Append(std::move(row));
+  }
+  auto fork = std::make_unique<StoredInputs>(stored);
+  const float* forgotten = stored.row(1);
+  stored.Remove({1});
+  EXPECT_EQ(forgotten[0], 7.0f);  // the fork still holds it
+  fork.reset();
+  for (int c = 0; c < 4; ++c) EXPECT_EQ(forgotten[c], 0.0f);
+  EXPECT_EQ(stored.row(0)[3], 7.0f);
+  EXPECT_EQ(stored.row(1)[0], 7.0f);
+}
+
+TEST(StoredInputsTest, SlabsGrowAndRowsOutliveTheirMaker) {
+  std::vector<std::shared_ptr<float>> rows;
+  {
+    RowMaker maker(300);
+    for (int i = 0; i < 3000; ++i) {
+      rows.push_back(maker.Make());
+      std::fill_n(rows.back().get(), 300, static_cast<float>(i));
+    }
+  }
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_EQ(rows[static_cast<size_t>(i)].get()[0], static_cast<float>(i));
+    ASSERT_EQ(rows[static_cast<size_t>(i)].get()[299], static_cast<float>(i));
+  }
 }
 
 TEST(TokenCostsTest, ReplayIsAFractionOfTheModel) {
