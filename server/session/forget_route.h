@@ -28,10 +28,11 @@
 
 namespace lethe {
 
-// lethe-tiny at 8,192 tokens (tests/bench/RESULTS.md): a boundary's solve takes about as long as 20
-// to 25 tokens, a set change as 60 to 100.
-inline constexpr int64_t kBoundarySolveTokens = 24;
-inline constexpr int64_t kSetChangeTokens = 80;
+// lethe-tiny at 1,024 to 8,192 tokens (tests/bench/RESULTS.md): a set change takes about as long as 50
+// to 80 tokens of the model, a boundary as 20 and more, the first on a staged copy, whose caches are
+// empty, as a set change.
+inline constexpr int64_t kBoundarySolveTokens = 32;
+inline constexpr int64_t kSetChangeTokens = 60;
 
 struct ForgetRoute {
   ForgetWay way = ForgetWay::kReevaluation;
