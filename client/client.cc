@@ -23,6 +23,8 @@ namespace {
 
 // A proof bundle holds keys and values of every retained input; gRPC's default of 4 MiB is too small.
 constexpr int kMessageBytesMax = 1 << 30;
+constexpr int kReconnectMs = 100;
+constexpr std::chrono::milliseconds kConnectPatience(500);
 
 void SetDeadline(grpc::ClientContext& context, double timeout_s) {
   context.set_deadline(
@@ -77,8 +79,13 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ConnectOptions& op
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
   const std::shared_ptr<grpc::Channel> channel =
       grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  // gRPC 1.51 reads connect()'s errno late: where Abseil counts the processors in between and there is
+  // no /sys, a connection that was being made fails with ENOENT. The next attempt does not. Whether
+  // one succeeded is for the first call to say.
+  static_cast<void>(channel->WaitForConnected(std::chrono::system_clock::now() + kConnectPatience));
   return std::unique_ptr<Client>(new Client(std::make_unique<Stubs>(channel), options));
 }
 
