@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "kernels/base/check.h"
 #include "kernels/base/fault.h"
@@ -12,22 +11,13 @@
 namespace lethe {
 namespace {
 
-// Tokens before the current one that a local layer's output depends on; 0 for a token-wise layer.
-int64_t ReachOf(const LayerConfig& layer) {
-  if (const auto* local = std::get_if<LocalLayerConfig>(&layer)) {
-    return local->window - 1 + local->conv_width - 1;
-  }
-  if (const auto* memory = std::get_if<MemoryLayerConfig>(&layer)) return memory->conv_width - 1;
-  return 0;
-}
-
 // The rank from which each layer up to the bank must step, from empty, so that what the bank takes
 // from `first` on is right: a layer's outputs are right once it has stepped over its reach.
 std::vector<int64_t> StartsOf(const ModelConfig& config, int64_t first) {
   const size_t bank = *config.bank;
   std::vector<int64_t> starts(bank + 1);
   for (size_t i = bank + 1; i-- > 0;) {
-    first = std::max<int64_t>(0, first - ReachOf(config.layers[i]));
+    first = std::max<int64_t>(0, first - LocalReach(config.layers[i]));
     starts[i] = first;
   }
   return starts;

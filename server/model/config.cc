@@ -156,11 +156,9 @@ void DeriveFacts(ModelConfig* config) {
   for (LayerConfig& layer : config->layers) {
     if (auto* memory = std::get_if<MemoryLayerConfig>(&layer)) {
       memory->bounded = below_is_local;
-      if (below_is_local) config->local_receptive_field += memory->conv_width - 1;
-      below_is_local = false;
-    } else if (auto* local = std::get_if<LocalLayerConfig>(&layer); local && below_is_local) {
-      config->local_receptive_field += local->window - 1 + local->conv_width - 1;
     }
+    if (below_is_local) config->local_receptive_field += LocalReach(layer);
+    below_is_local = below_is_local && !std::holds_alternative<MemoryLayerConfig>(layer);
   }
   config->bank = BankOf(config->layers);
   config->num_parameters = 0;
@@ -174,6 +172,14 @@ void DeriveFacts(ModelConfig* config) {
 }  // namespace
 
 absl::string_view MemoryKindName(MemoryKind kind) { return KindNames()[static_cast<size_t>(kind)]; }
+
+int64_t LocalReach(const LayerConfig& layer) {
+  if (const auto* local = std::get_if<LocalLayerConfig>(&layer)) {
+    return local->window - 1 + local->conv_width - 1;
+  }
+  if (const auto* memory = std::get_if<MemoryLayerConfig>(&layer)) return memory->conv_width - 1;
+  return 0;
+}
 
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view text) {
   constexpr size_t kMaxConfigBytes = size_t{1} << 20;

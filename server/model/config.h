@@ -78,6 +78,10 @@ struct MemoryLayerConfig {
 };
 using LayerConfig = std::variant<LocalLayerConfig, MlpLayerConfig, MemoryLayerConfig>;
 
+// Tokens before the current one that a layer's own convolution and window let it depend on: 0 for a
+// token-wise layer; of a memory layer what its memories take.
+int64_t LocalReach(const LayerConfig& layer);
+
 struct ModelConfig {
   std::string name;
   std::string tokenizer;
