@@ -109,32 +109,35 @@ def palimpsa(q, k, value, b, log_decay, scale):
     return scale * unchunk((mu @ qc[..., None])[..., 0])
 
 
-def vla(q, k, v, u, lambda0, rls):
-    """State reads S_t q_t without nudge. q, k already elu + 1, u already scaled; v [B, T, H, V].
+def vla_writes(k, u, lambda0, rls):
+    """k already elu + 1, u already scaled, [B, T, H, K] -> unit keys k̂ and write directions α̂, both [B, T, H, K].
 
     A at a chunk's start is the inverse of λ0 I + Σ u uᵀ. Inside, with G = I + U A Uᵀ = L Lᵀ and W = L⁻¹ U A,
     A_t = A − Σ_{s≤t} w_s w_sᵀ, because the leading blocks of G have the leading blocks of L as factors.
-    S then is a delta rule with keys k̂ and write directions α̂: E = (I + strict_tril(K̂ Âᵀ))⁻¹ (V − K̂ S_0ᵀ).
     """
     k_hat = l2(k)
-    uc, kc, vc, qc = chunk(k_hat if rls else u), chunk(k_hat), chunk(v), chunk(q)
-    kd = k.shape[-1]
-    eye = torch.eye(kd, device=q.device, dtype=q.dtype)
+    uc, kc = chunk(k_hat if rls else u), chunk(k_hat)
+    eye = torch.eye(k.shape[-1], device=k.device, dtype=k.dtype)
     gram = (uc.transpose(-1, -2) @ uc).cumsum(2)
     prec = lambda0 * eye + F.pad(gram, (0, 0, 0, 0, 1, 0))[:, :, :-1]
-    inv = torch.cholesky_inverse(torch.linalg.cholesky(prec)) if not q.is_cuda else torch.linalg.inv_ex(prec)[0]
+    inv = torch.cholesky_inverse(torch.linalg.cholesky(prec)) if not k.is_cuda else torch.linalg.inv_ex(prec)[0]
     ua = uc @ inv
-    eye_c = torch.eye(GRID, device=q.device, dtype=q.dtype)
+    eye_c = torch.eye(GRID, device=k.device, dtype=k.dtype)
     low = torch.linalg.cholesky_ex(eye_c + ua @ uc.transpose(-1, -2))[0]
     w = torch.linalg.solve_triangular(low, ua, upper=False)
     alpha = kc @ inv - torch.tril(kc @ w.transpose(-1, -2)) @ w
-    if not rls:
-        alpha = l2(alpha)
-    mix = eye_c + torch.tril(kc @ alpha.transpose(-1, -2), -1)
+    return k_hat, unchunk(alpha if rls else l2(alpha))
+
+
+def delta_rule(q, k, alpha, v):
+    """S_t = S_{t−1} + (v_t − S_{t−1} k_t) α_tᵀ, reads S_t q_t: E = (I + strict_tril(K αᵀ))⁻¹ (V − K S_0ᵀ) in each chunk."""
+    qc, kc, ac, vc = chunk(q), chunk(k), chunk(alpha), chunk(v)
+    eye_c = torch.eye(GRID, device=q.device, dtype=q.dtype)
+    mix = eye_c + torch.tril(kc @ ac.transpose(-1, -2), -1)
     both = torch.linalg.solve_triangular(mix, torch.cat([vc, kc], -1), upper=False)
     tv, tk = both[..., :vc.shape[-1]], both[..., vc.shape[-1]:]
-    step = eye - tk.transpose(-1, -2) @ alpha  # S ← S·step + gain
-    gain = tv.transpose(-1, -2) @ alpha
+    step = torch.eye(k.shape[-1], device=q.device, dtype=q.dtype) - tk.transpose(-1, -2) @ ac  # S ← S·step + gain
+    gain = tv.transpose(-1, -2) @ ac
     state = torch.zeros_like(gain[:, :, 0])
     starts = []
     for j in range(kc.shape[2]):
@@ -142,8 +145,13 @@ def vla(q, k, v, u, lambda0, rls):
         state = state @ step[:, :, j] + gain[:, :, j]
     start = torch.stack(starts, 2)
     err = tv - tk @ start.transpose(-1, -2)
-    reads = qc @ start.transpose(-1, -2) + torch.tril(qc @ alpha.transpose(-1, -2)) @ err
+    reads = qc @ start.transpose(-1, -2) + torch.tril(qc @ ac.transpose(-1, -2)) @ err
     return unchunk(reads)
+
+
+def vla(q, k, v, u, lambda0, rls):
+    """State reads S_t q_t without nudge. q, k already elu + 1, u already scaled; v [B, T, H, V]."""
+    return delta_rule(q, *vla_writes(k, u, lambda0, rls), v)
 
 
 def slots_at(slots, tokens):

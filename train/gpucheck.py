@@ -71,21 +71,29 @@ def palimpsa_inputs(b, t, h, d, device, dtype):
     return [x.requires_grad_() for x in (chunked.l2(q), chunked.l2(k), v, torch.sigmoid(u), decay)]
 
 
+def delta_inputs(b, t, h, d, device, dtype):
+    torch.manual_seed(2)
+    q, k, u, v = (torch.randn(b, t, h, d, device=device, dtype=dtype) for _ in range(4))
+    return [x.requires_grad_() for x in (F.elu(q) + 1, chunked.l2(k), chunked.l2(k + 0.5 * u), v)]
+
+
 def check_fused(device):
     """Finite differences in float64, then float32 against the chunked form in float64. Raises if wrong."""
-    small = palimpsa_inputs(1, 32, 2, 8, device, torch.float64)
-    torch.autograd.gradcheck(lambda *x: fused.palimpsa(*x, 0.25), small, eps=1e-6, atol=1e-7)
-    outputs = []
-    for form, dtype in ((fused.palimpsa, torch.float32), (chunked.palimpsa, torch.float64)):
-        x = [y.detach().to(dtype).requires_grad_() for y in palimpsa_inputs(2, 512, 4, 64, device, torch.float64)]
-        o = form(*x, 0.125)
-        (o * torch.cos(torch.arange(o.numel(), device=device)).reshape(o.shape)).sum().backward()
-        outputs.append([o.detach()] + [y.grad for y in x])
-    errors = [relative(a, b) for a, b in zip(*outputs)]
-    print("palimpsa: gradcheck in float64 passed; fused float32 against chunked float64, o dq dk dv db dlog_decay:",
-          [f"{e:.1e}" for e in errors], flush=True)
-    if not max(errors) < 1e-4:
-        raise SystemExit("the fused kernels are wrong")
+    cases = (("palimpsa", palimpsa_inputs, lambda *x: fused.palimpsa(*x, 0.125), lambda *x: chunked.palimpsa(*x, 0.125)),
+             ("delta_rule", delta_inputs, fused.delta_rule, chunked.delta_rule))
+    for name, inputs, kernel, form in cases:
+        torch.autograd.gradcheck(kernel, inputs(1, 32, 2, 8, device, torch.float64), eps=1e-6, atol=1e-7)
+        outputs = []
+        for fn, dtype in ((kernel, torch.float32), (form, torch.float64)):
+            x = [y.detach().to(dtype).requires_grad_() for y in inputs(2, 512, 4, 64, device, torch.float64)]
+            o = fn(*x)
+            (o * torch.cos(torch.arange(o.numel(), device=device)).reshape(o.shape)).sum().backward()
+            outputs.append([o.detach()] + [y.grad for y in x])
+        errors = [relative(a, b) for a, b in zip(*outputs)]
+        print(f"{name}: gradcheck in float64 passed; fused float32 against chunked float64, output and gradients:",
+              [f"{e:.1e}" for e in errors], flush=True)
+        if not max(errors) < 1e-4:
+            raise SystemExit("the fused kernels are wrong")
 
 
 def timed(label, fn, device, repeat=4):
@@ -116,8 +124,14 @@ def time_parts(b, t, device):
         x = palimpsa_inputs(b, t, 4, 64, device, torch.float32)
         timed("palimpsa, fused, 4 heads, forward", lambda: fused.palimpsa(*x, 0.125), device)
         timed("palimpsa, fused, 4 heads", lambda: fused.palimpsa(*x, 0.125).sum().backward(), device)
-    timed("vla", lambda: chunked.vla(F.elu(q) + 1, F.elu(k) + 1, v, chunked.l2(u) / 8, 0.1, False).sum().backward(), device)
-    timed("vla, 4 heads", lambda: chunked.vla(F.elu(q4) + 1, F.elu(k4) + 1, v4, chunked.l2(k4) / 8, 0.1, False).sum().backward(), device)
+    timed("vla, chunked", lambda: chunked.vla(F.elu(q) + 1, F.elu(k) + 1, v, chunked.l2(u) / 8, 0.1, False).sum().backward(), device)
+    timed("vla, chunked, 4 heads", lambda: chunked.vla(F.elu(q4) + 1, F.elu(k4) + 1, v4, chunked.l2(k4) / 8, 0.1, False).sum().backward(), device)
+
+    def vla_fused(q, k, v, u):
+        fused.delta_rule(F.elu(q) + 1, *chunked.vla_writes(F.elu(k) + 1, chunked.l2(u) / 8, 0.1, False), v).sum().backward()
+    timed("vla, state fused", lambda: vla_fused(q, k, v, u), device)
+    timed("vla, state fused, 4 heads", lambda: vla_fused(q4, k4, v4, k4), device)
+    timed("vla writes, 4 heads", lambda: chunked.vla_writes(F.elu(k4) + 1, chunked.l2(k4) / 8, 0.1, False)[1].sum().backward(), device)
     timed("ovq assignment", lambda: chunked.ovq_assign(chunked.l2(k4.detach()), 512), device)
     timed("ovq", lambda: chunked.ovq(q4, k4, v4, scale4, 512).sum().backward(), device)
 

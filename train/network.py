@@ -79,7 +79,8 @@ def vla_group(q, k, v, group, w):
     u = None
     if not rls:
         u = chunked.l2(heads_of(F.linear(k.flatten(2), w["w_u.weight"]), heads)) / math.sqrt(k.shape[-1])
-    o = chunked.vla(F.elu(q) + 1.0, F.elu(k) + 1.0, v, u, group["lambda0"], rls)
+    k_hat, alpha = chunked.vla_writes(F.elu(k) + 1.0, u, group["lambda0"], rls)
+    o = fused.delta_rule(F.elu(q) + 1.0, k_hat, alpha, v)
     return rms_norm(o, w["read_gain"], 1e-12)
 
 

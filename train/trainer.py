@@ -1,8 +1,10 @@
-"""Trains lethe-tiny on one GPU, in stages, resumable.
+"""Trains lethe-tiny on one GPU or several, in stages, resumable.
 
     python3 trainer.py --text train.xz --out DIR [--resume DIR] --stages T:BATCH:LENGTH:LR0:LR1:GATE_STEPS:DROP ...
+    torchrun --nproc-per-node 2 trainer.py ...              the same on two GPUs (ranks.py)
 
 A stage lasts LENGTH seconds, "500M" tokens or "500M@100", whichever of the two ends first, and moves the learning rate linearly from LR0 to LR1.
+On several GPUs a length is tokens only, for their clocks differ; BATCH is the whole batch.
 DROP is the share of sequences in which some memory groups are switched off, so that every memory learns to carry what
 it can and none falls silent. --resume continues a checkpoint, --start begins with a model directory's weights.
 Checkpoints are files below 16 MiB: weights in float32, AdamW's moments in bfloat16, config.json.
@@ -21,19 +23,24 @@ import baseline
 import data
 import lethe_io
 import network
+import ranks
 import tiny_config
 
 PART = 12 << 20  # bytes of a checkpoint part
+NEVER = float("inf")
 
 
 class Batches(torch.utils.data.IterableDataset):
-    def __init__(self, text, batch, tokens, seed):
+    """Each worker of each rank draws its own sequences."""
+
+    def __init__(self, text, batch, tokens, seed, rank=0):
         self.args = (text, batch, tokens)
-        self.seed = seed
+        self.seed, self.rank = seed, rank
 
     def __iter__(self):
         info = torch.utils.data.get_worker_info()
-        rng = np.random.default_rng([self.seed, info.id if info else 0])
+        worker = info.id + self.rank * info.num_workers if info else self.rank
+        rng = np.random.default_rng([self.seed, worker])
         while True:
             ids, weight = data.training_batch(rng, *self.args)
             yield torch.from_numpy(ids), torch.from_numpy(weight)
@@ -118,7 +125,8 @@ def make_blocks(use_compile):
     return {name: torch.compile(fn, dynamic=False) for name, fn in functions.items()}
 
 
-def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None):
+def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None, whole=None):
+    """Weighted mean; `whole` is the weight it is divided by, default that of this batch."""
     ids = ids.long()
     with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=ids.is_cuda):
         logits = network.forward(config, weights, ids[:, :-1], gate_steps, keep, stats, blocks)
@@ -129,13 +137,15 @@ def loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats=None):
         stats["answer_acc"] = right.sum() / answer.sum().clamp(min=1)
         stats["bpc"] = (ce * ~answer).sum() / (~answer).sum() / 0.6931472
         stats["answer_bits"] = (ce * answer).sum() / answer.sum().clamp(min=1) / 0.6931472
-    return (ce * weight).sum() / weight.sum()
+    return (ce * weight).sum() / (weight.sum() if whole is None else whole)
 
 
-def run_stage(stage, config, weights, opt, text, meta, args, log):
+def run_stage(stage, config, weights, opt, text, meta, args, group, log):
     tokens, batch, (seconds, limit), lr0, lr1, gate_steps, drop = stage
-    device = next(iter(weights.values())).device
-    source = Batches(text, batch, tokens, meta["step"] + 17)
+    if group.world > 1 and seconds < NEVER:
+        raise ValueError("on several GPUs a stage's length is in tokens (400M)")
+    device, share = group.device, group.share(batch)
+    source = Batches(text, share, tokens, meta["step"] + 17, group.rank)
     ahead = {"prefetch_factor": 4} if args.workers else {}
     loader = torch.utils.data.DataLoader(source, batch_size=None, num_workers=args.workers, pin_memory=device.type == "cuda", **ahead)
     blocks = make_blocks(args.compile)
@@ -151,17 +161,20 @@ def run_stage(stage, config, weights, opt, text, meta, args, log):
         warm = min(1.0, (meta["step"] + 1) / 200)
         for g in opt.param_groups:
             g["lr"] = warm * (lr0 + (lr1 - lr0) * done)
-        keep = group_dropout(batch, favour, args.keep, drop, device) if drop else None
+        keep = group_dropout(share, favour, args.keep, drop, device) if drop else None
         stats = {} if meta["step"] % 50 == 0 else None
-        loss = loss_of(config, weights, ids.to(device, non_blocking=True), weight.to(device, non_blocking=True), gate_steps, keep, blocks, stats)
+        ids, weight = ids.to(device, non_blocking=True), weight.to(device, non_blocking=True)
+        loss = loss_of(config, weights, ids, weight, gate_steps, keep, blocks, stats, group.total(weight.sum()))
         loss.backward()
+        group.sum_gradients(weights.values())
         norm = torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
         opt.step()
         opt.zero_grad(set_to_none=True)
         meta["step"] += 1
         meta["tokens"] += batch * tokens
         trained += batch * tokens
-        if stats is not None:
+        if stats is not None:  # of rank 0's share, the loss of the whole batch
+            loss = group.total(loss.detach())
             line = {k: round(float(v), 4) for k, v in stats.items()}
             rate = trained / (time.time() - recent)
             trained, recent = 0, time.time()
@@ -178,7 +191,7 @@ def run_stage(stage, config, weights, opt, text, meta, args, log):
 def parse_stage(text):
     t, b, length, lr0, lr1, gate, drop = text.split(":")
     million, _, seconds = length.partition("M@") if "M" in length else ("", "", length)
-    ends = (float(seconds or 1e9), float(million.rstrip("M")) * 1e6 if million else 1e18)
+    ends = (float(seconds or NEVER), float(million.rstrip("M")) * 1e6 if million else NEVER)
     return int(t), int(b), ends, float(lr0), float(lr1), int(gate), float(drop)
 
 
@@ -214,9 +227,10 @@ def main():
     parser.add_argument("--max-steps", type=int, default=0)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
-    torch.manual_seed(7)
+    group = ranks.Ranks(args.device)
+    torch.manual_seed(7 + group.rank)
     config, start, meta = starting_point(args)
-    weights = {n: torch.from_numpy(w.copy()).to(args.device).requires_grad_() for n, w in start.items()}
+    weights = {n: torch.from_numpy(w.copy()).to(group.device).requires_grad_() for n, w in start.items()}
     opt = make_optimizer(weights, 1e-3)
     if args.resume:
         load_moments(args.resume, config, weights, opt, meta["step"])
@@ -225,14 +239,18 @@ def main():
     out = open(os.path.join(args.out, "log.jsonl"), "a")
 
     def log(line):
+        if not group.first:
+            return
         out.write(json.dumps(line) + "\n")
         out.flush()
         print(json.dumps(line), flush=True)
 
     for stage in args.stages:
         log({"stage": stage})
-        run_stage(parse_stage(stage), config, weights, opt, text, meta, args, log)
-        save_checkpoint(args.out, config, weights, opt, meta)
+        run_stage(parse_stage(stage), config, weights, opt, text, meta, args, group, log)
+        if group.first:
+            save_checkpoint(args.out, config, weights, opt, meta)
+    group.close()
 
 
 if __name__ == "__main__":
