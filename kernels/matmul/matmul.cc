@@ -51,7 +51,7 @@ PackedMatrix PackedMatrix::Pack(absl::Span<const float> w, int64_t num_outputs,
     for (int64_t k = 0; k < num_inputs; ++k) {
       for (int64_t i = 0; i < matmul::kPanelOutputs; ++i) {
         // Position i of a BF16 panel row holds output i/2 or, when i is odd, output 8 + i/2.
-        const int64_t local = is_bf16 ? i / 2 + (i % 2) * matmul::kLanes : i;
+        const int64_t local = is_bf16 ? i / 2 + (i % 2) * matmul::kHalfPanel : i;
         const float value =
             PanelElement(w, num_outputs, num_inputs, p * matmul::kPanelOutputs + local, k);
         if (is_bf16) {
@@ -76,11 +76,9 @@ void Matmul(absl::Span<const float> x, int64_t num_rows, const PackedMatrix& w,
   if (num_rows == 0) return;
   const matmul::Problem problem = {x.data(),        num_rows,       w.data(),
                                    w.num_outputs(), w.num_inputs(), y.data()};
-  if (w.storage() == PackedMatrix::Storage::kBf16) {
-    matmul::MultiplyBf16(problem);
-  } else {
-    matmul::MultiplyF32(problem);
-  }
+  const matmul::Kernel& kernel = matmul::SupportedKernels().back();
+  const bool is_bf16 = w.storage() == PackedMatrix::Storage::kBf16;
+  (is_bf16 ? kernel.multiply_bf16 : kernel.multiply_f32)(problem);
 }
 
 }  // namespace lethe

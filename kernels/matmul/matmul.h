@@ -9,10 +9,11 @@
 // Rejects:   none.
 // Effects:   writes y. A PackedMatrix owns its storage, is immutable after Pack and can be shared.
 // Numerics:  each output element is one sequential fma chain over k = 0, 1, … from +0 in f32,
-//            whatever num_rows is, so that batching, order and alignment never change bits. Weights
-//            that are all BF16 values are kept as BF16 and widened on the fly: half the traffic,
-//            the same bits. Cost O(num_rows num_outputs num_inputs); one row streams the weights
-//            once.
+//            whatever num_rows is, so that batching, order and alignment never change bits. A
+//            vector's lanes are outputs, so neither does its width, which is chosen as the program
+//            runs (AVX2, AVX-512). Weights that are all BF16 values are kept as BF16 and widened on
+//            the fly: half the traffic, the same bits. Cost O(num_rows num_outputs num_inputs); one
+//            row streams the weights once.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_MATMUL_MATMUL_H_
 #define LETHE_KERNELS_MATMUL_MATMUL_H_

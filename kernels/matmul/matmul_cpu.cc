@@ -1,42 +1,76 @@
+// Highway compiles this file once for each width; hwy/foreach_target.h includes it again.
 #include <algorithm>
+#include <array>
 #include <cstring>
-
-#include "hwy/highway.h"
+#include <utility>
+#include <vector>
 
 #include "kernels/matmul/panel.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul/matmul_cpu.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace lethe::matmul {
+namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::FixedTag<float, 8>;
+using D = hn::CappedTag<float, kPanelOutputs>;
 using V = hn::Vec<D>;
 
-// 6 rows x 16 outputs keep 12 accumulators, 2 weights and a broadcast in the 16 vector registers.
-constexpr int64_t kRowsMax = 6;
-// A block of a panel, widened to f32, and 6 rows of x beside it fit a first-level cache of 48 KiB.
-constexpr int64_t kInputsPerBlock = 512;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+constexpr int kVectors = kPanelOutputs / kLanes;  // of a panel's row
+constexpr bool kIsWide = kLanes == kPanelOutputs;
+
+// A tile keeps kRowsMax x kPanelsMax x kVectors accumulators, its weights and a broadcast in the 16
+// vector registers of AVX2, the 32 of AVX-512.
+constexpr int kRowsMax = kIsWide ? 12 : 6;
+constexpr int kPanelsMax = kIsWide ? 2 : 1;
+// A block of kPanelsMax panels, widened to f32, and the rows of x beside it fit a first-level cache of
+// 48 KiB.
+constexpr int64_t kInputsPerBlock = 512 / kPanelsMax;
+// With so few rows several panels run side by side, because one panel's accumulators would wait for
+// each other's fma latency.
+constexpr int kFewRows = 6;
+
+using HalfPanel = hn::Vec<hn::FixedTag<float, kHalfPanel>>;
+
+HWY_INLINE void JoinHalves(HalfPanel low, HalfPanel high, HalfPanel (&row)[2]) {
+  row[0] = low;
+  row[1] = high;
+}
+
+template <class Panel>
+HWY_INLINE void JoinHalves(HalfPanel low, HalfPanel high, Panel (&row)[1]) {
+  row[0] = hn::Combine(hn::DFromV<Panel>(), high, low);
+}
 
 struct F32Weights {
   using Element = float;
   // By number of rows; measured by tests/bench/matmul_bench.cc. More would spill accumulators.
-  static constexpr int kPanelsPerTile[kRowsMax] = {4, 3, 2, 1, 1, 1};
-  static HWY_INLINE void Load(const float* w, V* low, V* high) {
-    const D d;
-    *low = hn::Load(d, w);
-    *high = hn::Load(d, w + kLanes);
+  static constexpr std::array<int, kFewRows> kPanelsPerTile =
+      kIsWide ? std::array<int, kFewRows>{8, 6, 4, 3, 3, 2}
+              : std::array<int, kFewRows>{4, 3, 2, 1, 1, 1};
+  static HWY_INLINE void Load(const float* w, V (&out)[kVectors]) {
+    for (int i = 0; i < kVectors; ++i) out[i] = hn::Load(D(), w + i * kLanes);
   }
 };
 
 struct Bf16Weights {
   using Element = uint16_t;
-  static constexpr int kPanelsPerTile[kRowsMax] = {4, 2, 1, 1, 1, 1};
-  static HWY_INLINE void Load(const uint16_t* w, V* low, V* high) {
-    const D d;
-    const hn::RebindToUnsigned<D> du;
+  static constexpr std::array<int, kFewRows> kPanelsPerTile =
+      kIsWide ? std::array<int, kFewRows>{8, 6, 4, 3, 2, 2}
+              : std::array<int, kFewRows>{4, 2, 1, 1, 1, 1};
+  // A pair's low half is output i, its high half output kHalfPanel + i.
+  static HWY_INLINE void Load(const uint16_t* w, V (&out)[kVectors]) {
+    const hn::FixedTag<float, kHalfPanel> d;
+    const hn::FixedTag<uint32_t, kHalfPanel> du;
     const auto pairs = hn::Load(du, reinterpret_cast<const uint32_t*>(w));
-    *low = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
-    *high = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+    JoinHalves(hn::BitCast(d, hn::ShiftLeft<16>(pairs)),
+               hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u))), out);
   }
 };
 
@@ -49,93 +83,87 @@ struct Tile {
   int64_t num_inputs;
   float* y;
   int64_t y_stride;
-  int64_t num_outputs;  // of the tile: 16 kPanels, or fewer at the right edge
+  int64_t num_outputs;  // from the tile's first to the matrix's last
   bool is_first;        // start from +0 instead of what y holds
 };
 
-HWY_INLINE void LoadOutputs(const float* y, int64_t count, V* low, V* high) {
-  const D d;
+HWY_INLINE void LoadOutputs(const float* y, int64_t count, V (&out)[kVectors]) {
   float row[kPanelOutputs] = {};
-  if (count >= kPanelOutputs) {
-    *low = hn::LoadU(d, y);
-    *high = hn::LoadU(d, y + kLanes);
-    return;
+  if (count < kPanelOutputs) {
+    if (count > 0) std::memcpy(row, y, static_cast<size_t>(count) * sizeof(float));
+    y = row;
   }
-  if (count > 0) std::memcpy(row, y, static_cast<size_t>(count) * sizeof(float));
-  *low = hn::LoadU(d, row);
-  *high = hn::LoadU(d, row + kLanes);
+  for (int i = 0; i < kVectors; ++i) out[i] = hn::LoadU(D(), y + i * kLanes);
 }
 
-HWY_INLINE void StoreOutputs(V low, V high, int64_t count, float* y) {
-  const D d;
-  if (count >= kPanelOutputs) {
-    hn::StoreU(low, d, y);
-    hn::StoreU(high, d, y + kLanes);
-    return;
-  }
+HWY_INLINE void StoreOutputs(const V (&out)[kVectors], int64_t count, float* y) {
   float row[kPanelOutputs];
-  hn::StoreU(low, d, row);
-  hn::StoreU(high, d, row + kLanes);
-  if (count > 0) std::memcpy(y, row, static_cast<size_t>(count) * sizeof(float));
+  float* to = count < kPanelOutputs ? row : y;
+  for (int i = 0; i < kVectors; ++i) hn::StoreU(out[i], D(), to + i * kLanes);
+  if (to == row && count > 0) std::memcpy(y, row, static_cast<size_t>(count) * sizeof(float));
 }
 
 template <class Weights, int kRows, int kPanels>
 HWY_NOINLINE void MultiplyTile(const Tile& tile) {
   const D d;
   const auto* w = static_cast<const typename Weights::Element*>(tile.w);
-  V low[kRows][kPanels];
-  V high[kRows][kPanels];
+  V sums[kRows][kPanels][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int p = 0; p < kPanels; ++p) {
-      low[r][p] = hn::Zero(d);
-      high[r][p] = hn::Zero(d);
+      for (V& sum : sums[r][p]) sum = hn::Zero(d);
       if (tile.is_first) continue;
       LoadOutputs(tile.y + r * tile.y_stride + p * kPanelOutputs,
-                  tile.num_outputs - p * kPanelOutputs, &low[r][p], &high[r][p]);
+                  tile.num_outputs - p * kPanelOutputs, sums[r][p]);
     }
   }
   for (int64_t k = 0; k < tile.num_inputs; ++k) {
-    V w_low[kPanels];
-    V w_high[kPanels];
+    V weights[kPanels][kVectors];
     for (int p = 0; p < kPanels; ++p) {
-      Weights::Load(w + p * tile.panel_stride + k * kPanelOutputs, &w_low[p], &w_high[p]);
+      Weights::Load(w + p * tile.panel_stride + k * kPanelOutputs, weights[p]);
     }
     for (int r = 0; r < kRows; ++r) {
       const V x = hn::Set(d, tile.x[r * tile.x_stride + k]);
       for (int p = 0; p < kPanels; ++p) {
-        low[r][p] = hn::MulAdd(x, w_low[p], low[r][p]);
-        high[r][p] = hn::MulAdd(x, w_high[p], high[r][p]);
+        for (int i = 0; i < kVectors; ++i) {
+          sums[r][p][i] = hn::MulAdd(x, weights[p][i], sums[r][p][i]);
+        }
       }
     }
   }
   for (int r = 0; r < kRows; ++r) {
     for (int p = 0; p < kPanels; ++p) {
-      StoreOutputs(low[r][p], high[r][p], tile.num_outputs - p * kPanelOutputs,
+      StoreOutputs(sums[r][p], tile.num_outputs - p * kPanelOutputs,
                    tile.y + r * tile.y_stride + p * kPanelOutputs);
     }
   }
 }
 
-template <class Weights>
-void MultiplyOnePanel(int64_t num_rows, const Tile& tile) {
-  switch (num_rows) {
-    case 1:
-      return MultiplyTile<Weights, 1, 1>(tile);
-    case 2:
-      return MultiplyTile<Weights, 2, 1>(tile);
-    case 3:
-      return MultiplyTile<Weights, 3, 1>(tile);
-    case 4:
-      return MultiplyTile<Weights, 4, 1>(tile);
-    case 5:
-      return MultiplyTile<Weights, 5, 1>(tile);
-    default:
-      return MultiplyTile<Weights, kRowsMax, 1>(tile);
-  }
+using TileFunction = void (*)(const Tile& tile);
+
+template <class Weights, int kPanels, int... kRowsLess1>
+constexpr std::array<TileFunction, sizeof...(kRowsLess1)> TilesByRows(
+    std::integer_sequence<int, kRowsLess1...> /*rows*/) {
+  return {&MultiplyTile<Weights, kRowsLess1 + 1, kPanels>...};
 }
 
-// Up to 6 rows: the weights stream through once. With few rows several panels run side by side,
-// because one panel's 2 accumulators per row would wait for each other's fma latency.
+// [rows - 1], one panel wide.
+template <class Weights>
+constexpr auto kOnePanel = TilesByRows<Weights, 1>(std::make_integer_sequence<int, kRowsMax>());
+// [rows - 1], kPanelsMax panels wide.
+constexpr auto kBlock =
+    TilesByRows<F32Weights, kPanelsMax>(std::make_integer_sequence<int, kRowsMax>());
+
+template <class Weights, int... kRowsLess1>
+constexpr std::array<TileFunction, sizeof...(kRowsLess1)> SideBySide(
+    std::integer_sequence<int, kRowsLess1...> /*rows*/) {
+  return {&MultiplyTile<Weights, kRowsLess1 + 1, Weights::kPanelsPerTile[size_t{kRowsLess1}]>...};
+}
+
+// [rows - 1], kPanelsPerTile panels wide.
+template <class Weights>
+constexpr auto kSideBySide = SideBySide<Weights>(std::make_integer_sequence<int, kFewRows>());
+
+// Up to kFewRows rows: the weights stream through once.
 template <class Weights>
 void MultiplyFewRows(const Problem& problem) {
   const int64_t num_panels = NumPanels(problem.num_outputs);
@@ -148,85 +176,112 @@ void MultiplyFewRows(const Problem& problem) {
                problem.num_outputs,
                0,
                true};
-  const int64_t panels_per_tile = Weights::kPanelsPerTile[problem.num_rows - 1];
+  const auto rows = static_cast<size_t>(problem.num_rows - 1);
+  const int64_t panels_per_tile = Weights::kPanelsPerTile[rows];
   for (int64_t panel = 0; panel < num_panels;) {
     tile.w = static_cast<const typename Weights::Element*>(problem.w) + panel * tile.panel_stride;
     tile.y = problem.y + panel * kPanelOutputs;
     tile.num_outputs = problem.num_outputs - panel * kPanelOutputs;
-    if (panels_per_tile == 1 || num_panels - panel < panels_per_tile) {
-      MultiplyOnePanel<Weights>(problem.num_rows, tile);
+    if (num_panels - panel < panels_per_tile) {
+      kOnePanel<Weights>[rows](tile);
       ++panel;
-      continue;
+    } else {
+      kSideBySide<Weights>[rows](tile);
+      panel += panels_per_tile;
     }
-    switch (problem.num_rows) {
-      case 1:
-        MultiplyTile<Weights, 1, Weights::kPanelsPerTile[0]>(tile);
-        break;
-      case 2:
-        MultiplyTile<Weights, 2, Weights::kPanelsPerTile[1]>(tile);
-        break;
-      default:
-        MultiplyTile<Weights, 3, Weights::kPanelsPerTile[2]>(tile);
-    }
-    panel += panels_per_tile;
   }
 }
 
-// All rows over one block of one panel, in tiles of nearly equal height.
-void MultiplyBlock(const Problem& problem, int64_t panel, int64_t first_input, int64_t num_inputs,
-                   const float* w) {
+// All rows over one block of inputs of num_panels panels, in tiles of nearly equal height.
+void MultiplyBlock(const Problem& problem, int64_t panel, int num_panels, int64_t first_input,
+                   int64_t num_inputs, const float* w, int64_t panel_stride) {
   Tile tile = {nullptr,
                problem.num_inputs,
                w,
-               0,
+               panel_stride,
                num_inputs,
                nullptr,
                problem.num_outputs,
                problem.num_outputs - panel * kPanelOutputs,
                first_input == 0};
+  const auto& tiles = num_panels == kPanelsMax ? kBlock : kOnePanel<F32Weights>;
   int64_t num_tiles = (problem.num_rows + kRowsMax - 1) / kRowsMax;
   for (int64_t row = 0; row < problem.num_rows; --num_tiles) {
     const int64_t num_rows = (problem.num_rows - row + num_tiles - 1) / num_tiles;
     tile.x = problem.x + row * problem.num_inputs + first_input;
     tile.y = problem.y + row * problem.num_outputs + panel * kPanelOutputs;
-    MultiplyOnePanel<F32Weights>(num_rows, tile);
+    tiles[static_cast<size_t>(num_rows - 1)](tile);
     row += num_rows;
   }
 }
 
 void Widen(const uint16_t* w, int64_t num_inputs, float* widened) {
-  const D d;
   for (int64_t k = 0; k < num_inputs; ++k) {
-    V low;
-    V high;
-    Bf16Weights::Load(w + k * kPanelOutputs, &low, &high);
-    hn::Store(low, d, widened + k * kPanelOutputs);
-    hn::Store(high, d, widened + k * kPanelOutputs + kLanes);
+    V out[kVectors];
+    Bf16Weights::Load(w + k * kPanelOutputs, out);
+    for (int i = 0; i < kVectors; ++i) {
+      hn::Store(out[i], D(), widened + k * kPanelOutputs + i * kLanes);
+    }
   }
 }
 
 template <class Weights>
 void Multiply(const Problem& problem) {
-  if (problem.num_rows <= kRowsMax) return MultiplyFewRows<Weights>(problem);
-  alignas(64) float widened[kInputsPerBlock * kPanelOutputs];
+  if (problem.num_rows <= kFewRows) return MultiplyFewRows<Weights>(problem);
+  alignas(64) float widened[kPanelsMax * kInputsPerBlock * kPanelOutputs];
   const auto* panel_w = static_cast<const typename Weights::Element*>(problem.w);
-  for (int64_t panel = 0; panel < NumPanels(problem.num_outputs); ++panel) {
+  const int64_t panel_stride = problem.num_inputs * kPanelOutputs;
+  for (int64_t panel = 0; panel < NumPanels(problem.num_outputs); panel += kPanelsMax) {
+    const int num_panels = NumPanels(problem.num_outputs) - panel < kPanelsMax ? 1 : kPanelsMax;
     for (int64_t k = 0; k < problem.num_inputs; k += kInputsPerBlock) {
       const int64_t num_inputs = std::min(kInputsPerBlock, problem.num_inputs - k);
+      const auto* w = panel_w + panel * panel_stride + k * kPanelOutputs;
       if constexpr (sizeof(typename Weights::Element) == sizeof(float)) {
-        MultiplyBlock(problem, panel, k, num_inputs, panel_w + k * kPanelOutputs);
+        MultiplyBlock(problem, panel, num_panels, k, num_inputs, w, panel_stride);
       } else {
-        Widen(panel_w + k * kPanelOutputs, num_inputs, widened);
-        MultiplyBlock(problem, panel, k, num_inputs, widened);
+        for (int p = 0; p < num_panels; ++p) {
+          Widen(w + p * panel_stride, num_inputs, widened + p * kInputsPerBlock * kPanelOutputs);
+        }
+        MultiplyBlock(problem, panel, num_panels, k, num_inputs, widened,
+                      kInputsPerBlock * kPanelOutputs);
       }
     }
-    panel_w += problem.num_inputs * kPanelOutputs;
   }
 }
-
-}  // namespace
 
 void MultiplyF32(const Problem& problem) { Multiply<F32Weights>(problem); }
 void MultiplyBf16(const Problem& problem) { Multiply<Bf16Weights>(problem); }
 
+}  // namespace
+
+extern const Kernel kKernel;
+const Kernel kKernel = {kLanes, &MultiplyF32, &MultiplyBf16};
+
+}  // namespace HWY_NAMESPACE
 }  // namespace lethe::matmul
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lethe::matmul {
+
+// Highway's own dispatch lives in a shared library that a static server could not carry.
+absl::Span<const Kernel> SupportedKernels() {
+  static const auto* const kernels = [] {
+    auto* supported = new std::vector<Kernel>;
+#if HWY_STATIC_TARGET != HWY_AVX3 && (HWY_TARGETS & HWY_AVX3)
+    supported->push_back(HWY_STATIC_DISPATCH(kKernel));
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512cd")) {
+      supported->push_back(N_AVX3::kKernel);
+    }
+#else
+    supported->push_back(HWY_STATIC_DISPATCH(kKernel));
+#endif
+    return supported;
+  }();
+  return *kernels;
+}
+
+}  // namespace lethe::matmul
+#endif  // HWY_ONCE

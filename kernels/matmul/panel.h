@@ -1,4 +1,5 @@
-// MultiplyF32, MultiplyBf16: the register-tiled products behind Matmul; internal to kernels/matmul.
+// Kernel, SupportedKernels: the register-tiled products behind Matmul, one for each vector width that
+// this build holds and this processor has; internal to kernels/matmul.
 //
 // Equation:  as in matmul.h.
 // Shapes:    Problem's fields as in matmul.h; w is PackedMatrix::data() of the named storage.
@@ -6,18 +7,22 @@
 // Requires:  num_rows >= 1; sizes checked by the caller.
 // Rejects:   none.
 // Effects:   write y.
-// Numerics:  as in matmul.h. An accumulator that is parked in y between two blocks of k is an f32
-//            either way, so blocking changes no bits.
+// Numerics:  as in matmul.h: a lane is one output's chain, so every width gives the same bits. An
+//            accumulator that is parked in y between two blocks of k is an f32 either way, so blocking
+//            changes none.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_MATMUL_PANEL_H_
 #define LETHE_KERNELS_MATMUL_PANEL_H_
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 namespace lethe::matmul {
 
-inline constexpr int64_t kLanes = 8;
 inline constexpr int64_t kPanelOutputs = 16;
+inline constexpr int64_t kHalfPanel =
+    8;  // BF16 panels keep outputs i and kHalfPanel + i side by side
 
 inline int64_t NumPanels(int64_t num_outputs) {
   return (num_outputs + kPanelOutputs - 1) / kPanelOutputs;
@@ -32,8 +37,14 @@ struct Problem {
   float* y;  // [num_rows][num_outputs]
 };
 
-void MultiplyF32(const Problem& problem);
-void MultiplyBf16(const Problem& problem);
+struct Kernel {
+  int64_t lanes;  // f32 numbers in a vector register
+  void (*multiply_f32)(const Problem& problem);
+  void (*multiply_bf16)(const Problem& problem);
+};
+
+// Ascending width, never empty; Matmul takes the last.
+absl::Span<const Kernel> SupportedKernels();
 
 }  // namespace lethe::matmul
 

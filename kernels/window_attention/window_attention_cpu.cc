@@ -18,8 +18,7 @@ using D = hn::FixedTag<float, 8>;
 using V = hn::Vec<D>;
 
 constexpr int64_t kLanes = 8;
-constexpr int64_t kKeysPerPass = 4;     // dot products in flight, to hide the latency of fma
-constexpr int64_t kVectorsPerPass = 8;  // the same for the value sums
+constexpr int64_t kVectorsPerPass = 8;  // sums in flight, to hide the latency of fma
 
 // What one token reads: the rows at distance 0, 1, … .
 struct Rows {
@@ -29,24 +28,47 @@ struct Rows {
   int64_t count = 0;
 };
 
-// scores[j] = q . keys[j] / sqrt(K) - slope j for kKeys rows from `first`, each dot product as
-// math.h's Dot.
-template <int kKeys>
-void Score(const float* q, const float* const* keys, int64_t offset, int64_t key_dim, float scale,
-           float slope, int64_t first, float* scores) {
+// scores[j] = q . keys[j] / sqrt(K) - slope j, each dot product as math.h's Dot: for 8 rows from
+// `first`, and for one.
+void ScoreEight(const float* q, const float* const* keys, int64_t offset, int64_t key_dim,
+                float scale, float slope, int64_t first, float* scores) {
   const D d;
-  V lanes[kKeys];
+  V lanes[kLanes];
   for (V& lane : lanes) lane = hn::Zero(d);
   for (int64_t i = 0; i < key_dim; i += kLanes) {
     const V query = hn::LoadU(d, q + i);
-    for (int j = 0; j < kKeys; ++j) {
+    for (int j = 0; j < kLanes; ++j) {
       lanes[j] = hn::MulAdd(query, hn::LoadU(d, keys[first + j] + offset + i), lanes[j]);
     }
   }
-  for (int j = 0; j < kKeys; ++j) {
-    const float scaled = simd::SumTree(lanes[j]) * scale;
-    scores[first + j] = std::fma(-slope, static_cast<float>(first + j), scaled);
+  const V scaled = hn::Mul(simd::SumTrees(lanes), hn::Set(d, scale));
+  const V distance = hn::Iota(d, static_cast<float>(first));
+  hn::StoreU(hn::NegMulAdd(hn::Set(d, slope), distance, scaled), d, scores + first);
+}
+
+void ScoreOne(const float* q, const float* const* keys, int64_t offset, int64_t key_dim,
+              float scale, float slope, int64_t first, float* scores) {
+  const D d;
+  V lanes = hn::Zero(d);
+  for (int64_t i = 0; i < key_dim; i += kLanes) {
+    lanes = hn::MulAdd(hn::LoadU(d, q + i), hn::LoadU(d, keys[first] + offset + i), lanes);
   }
+  scores[first] = std::fma(-slope, static_cast<float>(first), simd::SumTree(lanes) * scale);
+}
+
+// Where a score is NaN the weights' sum is, whatever this returns; e^(s - 0) is that of s - -0.
+float Largest(absl::Span<const float> scores) {
+  const D d;
+  V largest = hn::Set(d, scores[0]);
+  size_t i = 0;
+  for (; i + kLanes <= scores.size(); i += kLanes) {
+    largest = hn::Max(largest, hn::LoadU(d, scores.data() + i));
+  }
+  float lanes[kLanes];
+  hn::StoreU(largest, d, lanes);
+  float result = *std::max_element(lanes, lanes + kLanes);
+  for (; i < scores.size(); ++i) result = std::max(result, scores[i]);
+  return result;
 }
 
 // o = (sum_j weights[j] values[j]) / total for 8 kVectors channels from `offset` on.
@@ -92,14 +114,14 @@ void AttendHead(const WindowAttentionShape& shape, int64_t head, float slope, fl
   const int64_t key_offset = head * shape.key_dim;
   float* weights = rows->weights.data();
   int64_t j = 0;
-  for (; j + kKeysPerPass <= rows->count; j += kKeysPerPass) {
-    Score<kKeysPerPass>(q, rows->keys.data(), key_offset, shape.key_dim, scale, slope, j, weights);
+  for (; j + kLanes <= rows->count; j += kLanes) {
+    ScoreEight(q, rows->keys.data(), key_offset, shape.key_dim, scale, slope, j, weights);
   }
   for (; j < rows->count; ++j) {
-    Score<1>(q, rows->keys.data(), key_offset, shape.key_dim, scale, slope, j, weights);
+    ScoreOne(q, rows->keys.data(), key_offset, shape.key_dim, scale, slope, j, weights);
   }
   const absl::Span<float> present(weights, static_cast<size_t>(rows->count));
-  const float largest = *std::max_element(present.begin(), present.end());
+  const float largest = Largest(present);
   for (float& score : present) score -= largest;
   Exp(present, present);
   if (mutant_t >= 0) SortFromBlockStart(mutant_t, rows->count, weights, nullptr);

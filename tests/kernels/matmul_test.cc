@@ -1,5 +1,5 @@
 // Goal: Matmul is one sequential fma chain per output, whatever the number of rows, their split
-// into calls, the alignment and the storage of the weights.
+// into calls, the alignment, the storage of the weights and the width of the vectors.
 // Method: std::fma chains as bit oracle, MatmulRef (double) as accuracy oracle.
 #include "kernels/matmul/matmul.h"
 
@@ -13,6 +13,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "kernels/matmul/panel.h"
 
 namespace lethe {
 namespace {
@@ -58,9 +60,9 @@ struct Shape {
   int64_t num_inputs;
 };
 
-// Edges of panel (16), panel group (64), row tile (6) and block of inputs (512).
-constexpr Shape kShapes[] = {{1, 1},  {1, 8},   {8, 16},   {15, 7},  {16, 64},
-                             {17, 3}, {40, 24}, {64, 512}, {72, 33}, {24, 513}};
+// Edges of panel (16), panels side by side (2 to 8), row tile (6, 12) and block of inputs (256, 512).
+constexpr Shape kShapes[] = {{1, 1},   {1, 8},    {8, 16},  {15, 7},   {16, 64},  {17, 3},
+                             {40, 24}, {64, 512}, {72, 33}, {24, 513}, {140, 33}, {33, 257}};
 
 class MatmulTest : public testing::TestWithParam<bool> {
  protected:
@@ -74,20 +76,34 @@ class MatmulTest : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Storage, MatmulTest, testing::Bool(),
                          [](const auto& test) { return test.param ? "Bf16" : "F32"; });
 
-TEST_P(MatmulTest, EveryRowCountGivesTheChainsBits) {
+TEST_P(MatmulTest, EveryRowCountGivesTheChainsBitsAtEveryWidth) {
   for (const Shape& shape : kShapes) {
     const std::vector<float> w = Weights(shape);
     const PackedMatrix packed = PackedMatrix::Pack(w, shape.num_outputs, shape.num_inputs);
     const std::vector<float> x = RandomValues(70 * shape.num_inputs, 2);
     const std::vector<float> want = ByChains(x, 70, w, shape.num_outputs, shape.num_inputs);
-    for (int64_t num_rows = 1; num_rows <= 70; ++num_rows) {
-      std::vector<float> y(static_cast<size_t>(num_rows * shape.num_outputs));
-      Matmul(absl::MakeConstSpan(x).subspan(0, static_cast<size_t>(num_rows * shape.num_inputs)),
-             num_rows, packed, absl::MakeSpan(y));
-      ASSERT_EQ(Bits(y), Bits(absl::MakeConstSpan(want).subspan(0, y.size())))
-          << shape.num_outputs << "x" << shape.num_inputs << ", rows " << num_rows;
+    for (const matmul::Kernel& kernel : matmul::SupportedKernels()) {
+      const auto multiply = GetParam() ? kernel.multiply_bf16 : kernel.multiply_f32;
+      for (int64_t num_rows = 1; num_rows <= 70; ++num_rows) {
+        std::vector<float> y(static_cast<size_t>(num_rows * shape.num_outputs));
+        multiply(
+            {x.data(), num_rows, packed.data(), shape.num_outputs, shape.num_inputs, y.data()});
+        ASSERT_EQ(Bits(y), Bits(absl::MakeConstSpan(want).subspan(0, y.size())))
+            << shape.num_outputs << "x" << shape.num_inputs << ", rows " << num_rows << ", lanes "
+            << kernel.lanes;
+      }
     }
   }
+}
+
+TEST(MatmulKernelsTest, AreTheWidthsOfThisProcessorNarrowestFirst) {
+  const absl::Span<const matmul::Kernel> kernels = matmul::SupportedKernels();
+  ASSERT_FALSE(kernels.empty());
+  for (size_t i = 1; i < kernels.size(); ++i) {
+    EXPECT_LT(kernels[i - 1].lanes, kernels[i].lanes);
+  }
+  const bool has_512_bits = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  EXPECT_EQ(kernels.back().lanes, has_512_bits ? 16 : 8);
 }
 
 TEST_P(MatmulTest, EverySplitIntoTwoCallsGivesTheSameBits) {
