@@ -56,6 +56,25 @@ double WideGradientError(size_t support_size, double mass) {
   return (4.0 * static_cast<double>(support_size) + 20.0) * 0x1.0p-103 * (mass + 2.0);
 }
 
+// The sums of one Accept, evaluated from the rows.
+class FreshRowSums final : public RowSums {
+ public:
+  explicit FreshRowSums(GramCache* gram) : gram_(gram) {}
+
+  absl::Span<const double> Of(const std::vector<int64_t>& support,
+                              const std::vector<double>& totals, double* error) override {
+    WeightedRowSum(gram_, support, totals, &sums_);
+    double total = 0.0;
+    for (const double t : totals) total += t;
+    *error = kUnit * 1.001 * total * (0.125 * static_cast<double>(support.size()) + 10.0);
+    return sums_;
+  }
+
+ private:
+  GramCache* gram_;
+  std::vector<double> sums_;
+};
+
 // What a margin adds to smallest_margin: its f64 bound if that is enough, else the level that was
 // proved; negative when not even `required` was. The same on every path, as f64 bounds come from
 // rounded numbers.
@@ -75,8 +94,9 @@ struct Levels {
 class Acceptance {
  public:
   Acceptance(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
-             Levels levels)
+             Levels levels, RowSums* row_sums)
       : gram_(gram),
+        row_sums_(row_sums),
         params_(params),
         classes_(classes),
         levels_(levels),
@@ -106,6 +126,7 @@ class Acceptance {
   }
 
   GramCache* gram_;
+  RowSums* row_sums_;
   const Params& params_;
   absl::Span<const Partition> classes_;
   Levels levels_;
@@ -149,18 +170,15 @@ bool Acceptance::CheckGradients(const PartitionSystem& system, double rho) {
     const bool in_margin = classes_[i] == Partition::kMargin;
     wide_totals.push_back((in_margin ? system.a()[on_margin++] : DoubleDouble(1.0)) * weights_[i]);
   }
-  std::vector<double> sums;
-  WeightedRowSum(gram_, sets_.support, totals, &sums);
+  double sum_error = 0.0;
+  const absl::Span<const double> sums = row_sums_->Of(sets_.support, totals, &sum_error);
   const double lambda = mass_ * (1.0 - rho);
-  const double k = static_cast<double>(sets_.support.size());
   const double s = sets_.margin_copies;
-  // 2^-53 times: the row sum m(k/4 + 20), the rounding of a (half an ulp of 1 a copy, and the
-  // radius) 2s, that of the totals 2m, and that of rho and lambda.
-  const double error = kUnit * (mass_ * (0.25 * k + 40.0) + 2.0 * s + 40.0);
+  const double error = GradientError(sum_error, mass_, s);
   const double wide_error = WideGradientError(sets_.support.size(), mass_) +
                             2.0 * std::sqrt(s) * system.radius() + system.lambda_radius();
   for (size_t i = 0; i < classes_.size(); ++i) {
-    if (classes_[i] == Partition::kMargin) continue;
+    if (classes_[i] == Partition::kMargin || weights_[i] == 0.0) continue;
     const double sign = classes_[i] == Partition::kReserve ? 1.0 : -1.0;
     const double own = classes_[i] == Partition::kError ? params_.ridge : 0.0;
     const double bound = sign * (2.0 * (sums[i] + own) - lambda) - error;
@@ -179,10 +197,9 @@ bool Acceptance::WithEmptyMargin(Solution* solution) {
   std::vector<double> totals;
   for (const int64_t i : sets_.error) totals.push_back(weights_[static_cast<size_t>(i)]);
   const std::vector<DoubleDouble> wide_totals(totals.begin(), totals.end());
-  std::vector<double> sums;
-  WeightedRowSum(gram_, sets_.error, totals, &sums);
-  const double k = static_cast<double>(sets_.error.size());
-  const double error = kUnit * (mass_ * (0.25 * k + 40.0) + 40.0);
+  double sum_error = 0.0;
+  const absl::Span<const double> sums = row_sums_->Of(sets_.error, totals, &sum_error);
+  const double error = GradientError(sum_error, mass_, 0.0);
   const double wide_error = WideGradientError(sets_.error.size(), mass_);
   double error_max = 0.0;
   for (const int64_t i : sets_.error) error_max = std::max(error_max, sums[static_cast<size_t>(i)]);
@@ -195,7 +212,7 @@ bool Acceptance::WithEmptyMargin(Solution* solution) {
     if (gradient > lambda) lambda = gradient;
   }
   for (size_t i = 0; i < classes_.size(); ++i) {
-    if (classes_[i] == Partition::kError) continue;
+    if (classes_[i] == Partition::kError || weights_[i] == 0.0) continue;
     const double bound = 0.5 * (2.0 * sums[i] - lambda.hi - error);
     const double margin = levels_.Settle(bound, [&] {
       const DoubleDouble gradient =
@@ -252,11 +269,17 @@ double MarginThreshold(const Params& params, int64_t num_keys) {
   return std::max(0x1.0p-30, 2.0 * std::sqrt(floor));
 }
 
+double GradientError(double sum_error, double mass, double margin_copies) {
+  return 2.0 * sum_error + kUnit * (20.0 * mass + 2.0 * margin_copies + 40.0);
+}
+
 bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
             double threshold, double required, CholeskyFactor* factor, Solution* solution,
-            Counters* counters) {
+            Counters* counters, RowSums* row_sums) {
   LETHE_CHECK(static_cast<int64_t>(classes.size()) == gram->num_groups());
-  Acceptance acceptance(gram, params, classes, {threshold, required});
+  FreshRowSums fresh(gram);
+  Acceptance acceptance(gram, params, classes, {threshold, required},
+                        row_sums != nullptr ? row_sums : &fresh);
   const bool has_margin =
       std::find(classes.begin(), classes.end(), Partition::kMargin) != classes.end();
   return has_margin ? acceptance.WithMargin(factor, solution, counters)

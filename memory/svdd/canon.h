@@ -43,12 +43,24 @@ namespace lethe::svdd {
 double RidgeLower(const Params& params, int64_t num_keys);
 double MarginThreshold(const Params& params, int64_t num_keys);
 
+// sum_j totals_j K(support_j, i) for all groups i, and a bound on its error.
+class RowSums {
+ public:
+  virtual ~RowSums() = default;
+  virtual absl::Span<const double> Of(const std::vector<int64_t>& support,
+                                      const std::vector<double>& totals, double* error) = 0;
+};
+
+// The bound on a gradient's error that CheckGradients allows for: of 2 (the sum), the rounding of a
+// (half an ulp of 1 a copy of the margin set), of the totals, of rho and of lambda.
+double GradientError(double sum_error, double mass, double margin_copies);
+
 // False when the margins are not proved to be >= required; then *solution is unspecified. factor:
-// any, with the ids of gram's groups.
-// `threshold` is t; required is t or 2t.
+// any, with the ids of gram's groups. `threshold` is t; required is t or 2t. row_sums: by default a
+// WeightedRowSum. Holes (key_groups.h) are passed over.
 bool Accept(GramCache* gram, const Params& params, absl::Span<const Partition> classes,
             double threshold, double required, CholeskyFactor* factor, Solution* solution,
-            Counters* counters);
+            Counters* counters, RowSums* row_sums = nullptr);
 
 // proposal may be null: then the fallback decides at once.
 Solution Canon(GramCache* gram, const Params& params, const Start* proposal, CholeskyFactor* factor,

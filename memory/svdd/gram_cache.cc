@@ -140,39 +140,32 @@ void GramCache::Truncate(int64_t num_keys_kept) {
   WipeBuffers();
 }
 
-void GramCache::Erase(int64_t rank) {
-  const KeyGroups::Erased erased = groups_.Erase(rank);
-  if (erased.removed) {
-    EraseGroup(static_cast<size_t>(erased.group));
-  } else {
-    MoveGroup(static_cast<size_t>(erased.group), static_cast<size_t>(erased.moved_to));
+bool GramCache::Erase(int64_t rank) {
+  const auto group = static_cast<size_t>(groups_.GroupOf(rank));
+  if (!groups_.Erase(rank)) return false;
+  CachedRow& own = rows_[group];
+  if (own.length != 0) std::fill_n(own.data, own.length, 0.0);
+  Drop(&own);
+  for (CachedRow& row : rows_) {
+    if (row.length > group) row.data[group] = 0.0;
   }
+  return true;
+}
+
+std::vector<int64_t> GramCache::Compact() {
+  KeyEdit edit;
+  for (int64_t rank = 0; rank < num_keys(); ++rank) edit.kept.push_back(rank);
+  GramCache compact(sigma_, groups_.dim());
+  compact.SetEdited(*this, edit);
+  std::vector<int64_t> number_before;
+  for (int64_t i = 0; i < compact.num_groups(); ++i) {
+    number_before.push_back(groups_.GroupOf(compact.groups_.FirstRank(i)));
+  }
+  groups_ = std::move(compact.groups_);
+  store_ = std::move(compact.store_);
+  rows_ = std::move(compact.rows_);
   WipeBuffers();
-}
-
-void GramCache::EraseGroup(size_t group) {
-  Drop(&rows_[group]);
-  rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(group));
-  for (CachedRow& row : rows_) {
-    if (row.length <= group) continue;
-    std::copy(row.data + group + 1, row.data + row.length, row.data + group);
-    Shorten(row.length - 1, &row);
-  }
-}
-
-void GramCache::MoveGroup(size_t from, size_t to) {
-  const auto rotate = [&](auto begin) {
-    const auto first = begin + static_cast<std::ptrdiff_t>(from);
-    std::rotate(first, first + 1, begin + static_cast<std::ptrdiff_t>(to) + 1);
-  };
-  rotate(rows_.begin());
-  for (CachedRow& row : rows_) {
-    if (row.length > to) {
-      rotate(row.data);
-    } else {
-      Shorten(from, &row);
-    }
-  }
+  return number_before;
 }
 
 void GramCache::KeepOnly(absl::Span<const int64_t> indices, size_t max_bytes) {

@@ -8,8 +8,8 @@
 // Requires:  as KeyGroups; groups below num_groups() (LETHE_DCHECK).
 // Rejects:   none.
 // Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate, Erase
-//            or KeepOnly. Truncate and Erase overwrite what they drop, buffers kept for reuse
-//            included; rows that KeepOnly frees keep their content until they are used again or
+//            or KeepOnly. Truncate and Erase overwrite what they drop, Truncate and Compact buffers
+//            kept for reuse as well; rows that KeepOnly frees keep their content until they are used again or
 //            until WipeBuffers. A copy has the keys and the rows.
 // Numerics:  the bits of an entry never depend on whether it was cached. Memory: the keys; rows in
 //            use, O(rows num_groups); between solves at most kRowBytes of rows (KeepOnly), room for
@@ -46,8 +46,11 @@ class GramCache {
   // keys are evaluated, the others copied. This one has no keys yet.
   void SetEdited(const GramCache& before, const KeyEdit& edit);
   void Truncate(int64_t num_keys);
-  // Removes one key; later ones move down.
-  void Erase(int64_t rank);
+  // KeyGroups::Erase. Overwrites what the rows hold of a key whose last copy goes; its column stays.
+  bool Erase(int64_t rank);
+  // Leaves out the holes of Erase and numbers groups by first rank again; returns each group's number
+  // before. Rows that lack a column go.
+  std::vector<int64_t> Compact();
   // Drops every row that is not in `indices` (ascending groups), and of these the last ones beyond
   // max_bytes.
   void KeepOnly(absl::Span<const int64_t> indices, size_t max_bytes = kRowBytes);
@@ -97,9 +100,6 @@ class GramCache {
   void Drop(CachedRow* row);
   // Drops and overwrites the entries from `length` on.
   void Shorten(size_t length, CachedRow* row);
-  // Erase on the rows.
-  void EraseGroup(size_t group);
-  void MoveGroup(size_t from, size_t to);
   // The row of a group of the other cache by this one's numbers.
   // new_keys: of the groups without one before.
   void CarryRow(const double* before, const std::vector<int64_t>& group_before,

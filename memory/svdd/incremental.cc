@@ -13,33 +13,80 @@
 namespace lethe::svdd {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kAtBound = 0x1.0p-40;
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
-absl::Status TooManyKeys() {
+}  // namespace
+
+// The sums of one Accept: the held ones, brought to its totals.
+class IncrementalSolver::HeldSums final : public RowSums {
+ public:
+  explicit HeldSums(IncrementalSolver* solver) : solver_(solver) {}
+
+  absl::Span<const double> Of(const std::vector<int64_t>& support,
+                              const std::vector<double>& totals, double* error) override {
+    solver_->HoldOnly(support, totals);
+    values_.resize(solver_->sums_.size());
+    for (size_t i = 0; i < values_.size(); ++i) values_[i] = solver_->sums_.Value(i);
+    *error = solver_->sums_.Error(totals);
+    return values_;
+  }
+
+ private:
+  IncrementalSolver* solver_;
+  std::vector<double> values_;
+};
+
+IncrementalSolver::IncrementalSolver(const Params& params)
+    : params_(params),
+      gram_(params.sigma, params.key_dim),
+      factor_(params.ridge),
+      sums_(params.box_mass) {}
+
+absl::Status IncrementalSolver::CheckCount(int64_t num_keys) const {
+  if (RidgeLower(params_, num_keys) >= 0.5 * params_.ridge) return absl::OkStatus();
   return absl::FailedPreconditionError("too many keys for this ridge: n u_kappa exceeds ridge/2");
 }
 
-}  // namespace
+bool IncrementalSolver::MarginsHold(int64_t num_keys) const {
+  return !IsSaturated(solution_.num_keys) && !solution_.ambiguous &&
+         solution_.smallest_margin >= 2.0 * MarginThreshold(params_, num_keys);
+}
 
-IncrementalSolver::IncrementalSolver(const Params& params)
-    : params_(params), gram_(params.sigma, params.key_dim), factor_(params.ridge) {}
+const Solution& IncrementalSolver::solution() {
+  if (rho_is_due_) {
+    CanonicalSolver solver(params_);
+    LETHE_CHECK(solver.Append(keys()).ok() && solver.Solve().ok());
+    solution_ = solver.solution();
+    rho_is_due_ = false;
+  }
+  return solution_;
+}
+
+size_t IncrementalSolver::state_bytes() const {
+  return gram_.state_bytes() + factor_.state_bytes() + sums_.size() * sizeof(int64_t) +
+         (held_.capacity() + weights_.capacity() + a_.capacity() + gradient_.capacity() +
+          solution_.a.capacity()) *
+             sizeof(double) +
+         classes_.capacity() + solution_.classes.capacity();
+}
 
 absl::Status IncrementalSolver::Add(absl::Span<const double> key) {
-  LETHE_RETURN_IF_ERROR(CheckKeys(params_, key));
   if (static_cast<int64_t>(key.size()) != params_.key_dim) {
     return absl::InvalidArgumentError("key: key_dim components are expected");
   }
+  LETHE_RETURN_IF_ERROR(CheckKeys(params_, key));
   const int64_t n = gram_.num_keys() + 1;
-  if (RidgeLower(params_, n) < 0.5 * params_.ridge) return TooManyKeys();
-  const double old_mass = Mass(params_, n - 1);
+  LETHE_RETURN_IF_ERROR(CheckCount(n));
   gram_.Append(key);
-  if (static_cast<double>(n) <= params_.box_mass) {
-    Conclude(nullptr);
+  if (IsSaturated(n)) {
+    Saturate();
     return absl::OkStatus();
   }
+  HoldNewGroups();
+  if (JoinsReserve()) return absl::OkStatus();
+  const double old_mass = Mass(params_, n - 1);
   Prepare();
   bool found = SweepIn(gram_.groups().GroupOf(n - 1));
   const double new_mass = Mass(params_, n);
@@ -54,30 +101,142 @@ absl::Status IncrementalSolver::Add(absl::Span<const double> key) {
   return absl::OkStatus();
 }
 
-bool IncrementalSolver::SweepIn(int64_t group) {
-  Sweep sweep;
-  sweep.loose.push_back({group, 1.0, 0.0, 1.0});
-  sweep.length = 1.0;
-  sweep.enters = true;
-  if (LooseGradient(sweep.loose[0]) >= lambda_) {
-    weights_[At(group)] += 1.0;  // in reserve, like its equals
-    return true;
+absl::Status IncrementalSolver::AddSeveral(absl::Span<const double> keys) {
+  LETHE_RETURN_IF_ERROR(CheckKeys(params_, keys));
+  const auto count = static_cast<int64_t>(keys.size()) / params_.key_dim;
+  if (count == 0) return absl::OkStatus();
+  if (count == 1) return Add(keys);
+  const int64_t n = gram_.num_keys() + count;
+  LETHE_RETURN_IF_ERROR(CheckCount(n));
+  if (gram_.groups().num_holes() > 0) Compact();
+  gram_.Append(keys);
+  if (IsSaturated(n)) {
+    Saturate();
+    return absl::OkStatus();
   }
-  const Outcome outcome = Run(&sweep);
-  if (outcome == Outcome::kLost) return false;
-  Join(sweep.loose[0], outcome);
+  const double mass = Mass(params_, n);
+  HoldNewGroups();
+  const bool carries = MarginsHold(solution_.num_keys) && solution_.mass == mass;
+  Start start = carries ? Carry(gram_.groups(), solution_) : ColdStart(gram_.weights(), mass);
+  const bool settled = Propose(&gram_, mass, params_.ridge, &factor_, &start);
+  if (!settled) ++counters_.pivot_failures;
+  Conclude(settled ? &start : nullptr);
+  return absl::OkStatus();
+}
+
+void IncrementalSolver::Saturate() {
+  sums_.Clear();
+  WipeFrom(&held_, 0);
+  factor_.Clear();
+  if (gram_.groups().num_holes() > 0) gram_.Compact();
+  gram_.KeepOnly({});
+  solution_ = Solution();
+  solution_.num_keys = gram_.num_keys();
+  solution_.mass = Mass(params_, solution_.num_keys);
+  solution_.classes.assign(At(solution_.num_keys), Partition::kError);
+  solution_.a.assign(At(solution_.num_keys), 1.0);
+  rho_is_due_ = true;
+}
+
+std::vector<int64_t> IncrementalSolver::HeldGroups() const {
+  std::vector<int64_t> groups;
+  for (size_t i = 0; i < held_.size(); ++i) {
+    if (held_[i] != 0.0) groups.push_back(static_cast<int64_t>(i));
+  }
+  return groups;
+}
+
+std::vector<double> IncrementalSolver::HeldTotals(const std::vector<int64_t>& groups) const {
+  std::vector<double> totals;
+  totals.reserve(groups.size());
+  for (const int64_t i : groups) totals.push_back(held_[At(i)]);
+  return totals;
+}
+
+void IncrementalSolver::HoldNewGroups() {
+  const auto num_groups = At(gram_.num_groups());
+  const size_t num_new = num_groups - sums_.size();
+  if (num_new > 0) {
+    const std::vector<int64_t> held = HeldGroups();
+    const std::vector<double> totals = HeldTotals(held);
+    std::vector<double> column(held.size());
+    for (size_t i = sums_.size(); i < num_groups; ++i) {
+      gram_.Block(held, {static_cast<int64_t>(i)}, absl::MakeSpan(column));
+      sums_.Append(column, totals);
+    }
+  }
+  held_.resize(num_groups);
+}
+
+void IncrementalSolver::Hold(int64_t group, double total) {
+  double& held = held_[At(group)];
+  if (held == total) return;
+  sums_.Change(gram_.Row(group), held, total);
+  held = total;
+}
+
+void IncrementalSolver::HoldOnly(const std::vector<int64_t>& support,
+                                 const std::vector<double>& totals) {
+  size_t next = 0;
+  for (int64_t i = 0; i < gram_.num_groups(); ++i) {
+    const bool wanted = next < support.size() && support[next] == i;
+    Hold(i, wanted ? totals[next] : 0.0);
+    next += wanted ? 1 : 0;
+  }
+}
+
+bool IncrementalSolver::JoinsReserve() {
+  const int64_t n = gram_.num_keys();
+  if (!MarginsHold(n)) return false;
+  const int64_t group = gram_.groups().GroupOf(n - 1);
+  if (held_[At(group)] != 0.0) return false;  // its equals are in S or E
+  double margin_copies = 0.0;
+  for (const Partition place : solution_.classes) {
+    margin_copies += place == Partition::kMargin ? 1.0 : 0.0;
+  }
+  const double error =
+      GradientError(sums_.Error(HeldTotals(HeldGroups())), solution_.mass, margin_copies);
+  const double lambda = solution_.mass * (1.0 - solution_.rho);
+  double margin = 2.0 * sums_.Value(At(group)) - lambda - error;
+  if (margin_copies == 0.0) margin *= 0.5;  // as canon.h: half the gap
+  if (margin < 2.0 * MarginThreshold(params_, n)) return false;
+  solution_.num_keys = n;
+  solution_.classes.push_back(Partition::kReserve);
+  solution_.a.push_back(0.0);
+  solution_.smallest_margin = std::min(solution_.smallest_margin, margin);
+  ++counters_.solves;
+  ++counters_.accepted;
   return true;
 }
 
-void IncrementalSolver::Join(const Loose& copy, Outcome outcome) {
-  const size_t i = At(copy.group);
-  const double others = weights_[i];
-  const bool at_bound = outcome == Outcome::kEnded && (others == 0.0 || a_[i] == 1.0);
-  weights_[i] += copy.count;
-  const double a = at_bound ? 1.0 : (others * a_[i] + copy.count * copy.a) / weights_[i];
-  gradient_[i] += 2.0 * params_.ridge * (a - a_[i]);
-  a_[i] = a;
-  SetClass(copy.group, at_bound ? Partition::kError : Partition::kMargin);
+void IncrementalSolver::LeaveReserve(absl::Span<const int64_t> ranks) {
+  Erase(ranks);
+  for (size_t k = ranks.size(); k-- > 0;) {
+    solution_.classes.erase(solution_.classes.begin() + ranks[k]);
+    solution_.a.erase(solution_.a.begin() + ranks[k]);
+  }
+  solution_.num_keys = gram_.num_keys();
+  ++counters_.solves;
+  ++counters_.accepted;
+}
+
+void IncrementalSolver::Erase(absl::Span<const int64_t> ranks) {
+  for (size_t k = ranks.size(); k-- > 0;) {
+    const int64_t group = gram_.groups().GroupOf(ranks[k]);
+    // The sum of K with the key that goes.
+    if (gram_.Erase(ranks[k]) && At(group) < sums_.size()) sums_.SetZero(At(group));
+  }
+  gram_.WipeBuffers();
+}
+
+// Holes cost a little of everything.
+void IncrementalSolver::Compact() {
+  for (const int64_t i : HeldGroups()) gram_.Row(i);
+  const std::vector<int64_t> before = gram_.Compact();
+  factor_.Clear();
+  if (sums_.size() == 0) return;
+  sums_.Reorder(before);
+  held_ = HeldTotals(before);
 }
 
 absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
@@ -87,248 +246,37 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
           "ranks: ascending ranks below the number of keys are expected");
     }
   }
+  if (ranks.empty()) return absl::OkStatus();
   const int64_t left = gram_.num_keys() - static_cast<int64_t>(ranks.size());
-  bool found = false;
-  if (static_cast<double>(left) > params_.box_mass) {
+  if (IsSaturated(left)) {
+    Erase(ranks);
+    Saturate();
+    return absl::OkStatus();
+  }
+  const auto in_reserve = [&](int64_t rank) {
+    return solution_.classes[At(rank)] == Partition::kReserve;
+  };
+  if (MarginsHold(left) && std::all_of(ranks.begin(), ranks.end(), in_reserve)) {
+    LeaveReserve(ranks);
+  } else {
     Prepare();
     Sweep sweep;
     sweep.loose = TakeOut(ranks);
     sweep.length = 1.0;
     const bool moves = std::any_of(sweep.loose.begin(), sweep.loose.end(),
                                    [](const Loose& copy) { return copy.a != 0.0; });
-    found = !moves || Run(&sweep) != Outcome::kLost;
+    const bool found = !moves || Run(&sweep) != Outcome::kLost;
+    for (const Loose& copy : sweep.loose) {
+      if (weights_[At(copy.group)] == 0.0) Hold(copy.group, 0.0);
+    }
+    Erase(ranks);
+    factor_.Clear();
+    Start start{classes_, a_, lambda_};
+    Conclude(found ? &start : nullptr);
   }
-  // Groups may go or change places: the proposal crosses over by rank.
-  std::vector<Partition> classes;
-  std::vector<double> a;
-  if (found) {
-    classes = gram_.groups().ToRanks(absl::MakeConstSpan(classes_));
-    a = gram_.groups().ToRanks(absl::MakeConstSpan(a_));
-  }
-  for (size_t k = ranks.size(); k-- > 0;) {
-    gram_.Erase(ranks[k]);
-    if (!found) continue;
-    classes.erase(classes.begin() + ranks[k]);
-    a.erase(a.begin() + ranks[k]);
-  }
-  Start start;
-  start.lambda = lambda_;
-  for (int64_t group = 0; found && group < gram_.num_groups(); ++group) {
-    const size_t rank = At(gram_.groups().FirstRank(group));
-    start.classes.push_back(classes[rank]);
-    start.a.push_back(a[rank]);
-  }
-  Conclude(found ? &start : nullptr);
+  const int64_t holes = gram_.groups().num_holes();
+  if (holes > std::max<int64_t>(64, gram_.num_groups() / 8)) Compact();
   return absl::OkStatus();
-}
-
-std::vector<IncrementalSolver::Loose> IncrementalSolver::TakeOut(absl::Span<const int64_t> ranks) {
-  std::vector<double> counts(weights_.size(), 0.0);
-  for (const int64_t rank : ranks) counts[At(gram_.groups().GroupOf(rank))] += 1.0;
-  std::vector<Loose> loose;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] == 0.0) continue;
-    loose.push_back({static_cast<int64_t>(i), counts[i], a_[i], -a_[i]});
-    weights_[i] -= counts[i];
-    if (weights_[i] > 0.0) continue;
-    gradient_[i] -= 2.0 * params_.ridge * a_[i];
-    a_[i] = 0.0;
-    classes_[i] = Partition::kReserve;
-  }
-  SyncMargin();
-  return loose;
-}
-
-void IncrementalSolver::Prepare() {
-  const KeyGroups& groups = gram_.groups();
-  const size_t num_groups = At(groups.num_groups());
-  weights_.assign(num_groups, 0.0);
-  classes_.assign(num_groups, Partition::kReserve);
-  a_.assign(num_groups, 0.0);
-  for (int64_t rank = 0; rank < solution_.num_keys; ++rank) {
-    const size_t i = At(groups.GroupOf(rank));
-    weights_[i] += 1.0;
-    classes_[i] = solution_.classes[At(rank)];
-    a_[i] = solution_.a[At(rank)];
-  }
-  std::vector<int64_t> support;
-  std::vector<double> totals;
-  for (size_t i = 0; i < num_groups; ++i) {
-    if (classes_[i] == Partition::kReserve) continue;
-    support.push_back(static_cast<int64_t>(i));
-    totals.push_back(weights_[i] * a_[i]);
-  }
-  WeightedRowSum(&gram_, support, totals, &gradient_);
-  for (size_t i = 0; i < num_groups; ++i) {
-    gradient_[i] = 2.0 * (gradient_[i] + params_.ridge * a_[i]);
-  }
-  lambda_ = solution_.mass * (1.0 - solution_.rho);
-  SyncMargin();
-}
-
-double IncrementalSolver::LooseGradient(const Loose& copy) const {
-  const size_t i = At(copy.group);
-  return gradient_[i] + 2.0 * params_.ridge * (copy.a - a_[i]);
-}
-
-void IncrementalSolver::SyncMargin() {
-  std::vector<int64_t> margin;
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    if (classes_[i] == Partition::kMargin) margin.push_back(static_cast<int64_t>(i));
-  }
-  SyncFactor(&gram_, weights_, margin, &factor_);
-}
-
-void IncrementalSolver::SetClass(int64_t index, Partition place) {
-  classes_[At(index)] = place;
-  SyncMargin();
-}
-
-IncrementalSolver::Outcome IncrementalSolver::FillMargin(const Sweep& sweep) {
-  double given = -sweep.mass_rate;
-  for (const Loose& copy : sweep.loose) given += copy.count * copy.rate;
-  const bool others_give = given > 0.0;
-  const Partition wanted = others_give ? Partition::kError : Partition::kReserve;
-  const double sign = others_give ? 1.0 : -1.0;
-  int64_t chosen = -1;
-  for (int64_t i = 0; i < gram_.num_groups(); ++i) {
-    if (classes_[At(i)] != wanted || weights_[At(i)] == 0.0) continue;
-    if (chosen < 0 || sign * gradient_[At(i)] > sign * gradient_[At(chosen)]) chosen = i;
-  }
-  if (others_give && sweep.enters) {
-    const double own = LooseGradient(sweep.loose[0]);
-    if (chosen < 0 || own > gradient_[At(chosen)]) {
-      lambda_ = own;
-      return Outcome::kEntered;
-    }
-  }
-  if (chosen < 0) return Outcome::kLost;
-  lambda_ = gradient_[At(chosen)];
-  SetClass(chosen, Partition::kMargin);
-  return Outcome::kEnded;
-}
-
-IncrementalSolver::Direction IncrementalSolver::DirectionOf(const Sweep& sweep) {
-  const std::vector<int64_t> ids = factor_.ids();
-  const size_t s = ids.size();
-  std::vector<double> cross(s, 0.0);  // 2 K_Sf d_f
-  std::vector<double> column(s);
-  std::vector<int64_t> moving;
-  std::vector<double> rates;  // of totals
-  double sum = sweep.mass_rate;
-  for (const Loose& copy : sweep.loose) {
-    const double rate = copy.count * copy.rate;
-    gram_.Block(ids, {copy.group}, absl::MakeSpan(column));
-    Axpy(2.0 * rate, column.data(), s, cross.data());
-    sum -= rate;
-    moving.push_back(copy.group);
-    rates.push_back(rate);
-  }
-  std::vector<double> ones(s, 1.0);
-  factor_.Solve(absl::MakeSpan(ones));
-  factor_.Solve(absl::MakeSpan(cross));
-  double ones_sum = 0.0;
-  for (size_t p = 0; p < s; ++p) {
-    ones_sum += ones[p];
-    sum += cross[p];
-  }
-  Direction direction;
-  direction.lambda = sum / ones_sum;
-  direction.a.assign(At(gram_.num_groups()), 0.0);
-  for (size_t p = 0; p < s; ++p) {
-    moving.push_back(ids[p]);
-    rates.push_back(direction.lambda * ones[p] - cross[p]);
-    direction.a[At(ids[p])] = rates.back() / weights_[At(ids[p])];
-  }
-  WeightedRowSum(&gram_, moving, rates, &direction.gradient);
-  for (size_t i = 0; i < direction.a.size(); ++i) {
-    direction.gradient[i] = 2.0 * (direction.gradient[i] + params_.ridge * direction.a[i]);
-  }
-  return direction;
-}
-
-double IncrementalSolver::EventLength(const Direction& direction, int64_t index) const {
-  const size_t i = At(index);
-  if (weights_[i] == 0.0) return kInfinity;
-  const double excess = Excess(i);
-  const double rate = direction.gradient[i] - direction.lambda;
-  switch (classes_[i]) {
-    case Partition::kMargin:
-      if (direction.a[i] < 0.0) return std::max(0.0, a_[i]) / -direction.a[i];
-      if (direction.a[i] > 0.0) return std::max(0.0, 1.0 - a_[i]) / direction.a[i];
-      return kInfinity;
-    case Partition::kError:
-      return rate > 0.0 ? std::max(0.0, -excess) / rate : kInfinity;
-    case Partition::kReserve:
-      return rate < 0.0 ? std::max(0.0, excess) / -rate : kInfinity;
-  }
-  return kInfinity;
-}
-
-double IncrementalSolver::EnteringLength(const Loose& copy, const Direction& direction) const {
-  const size_t i = At(copy.group);
-  const double rate =
-      direction.gradient[i] + 2.0 * params_.ridge * (copy.rate - direction.a[i]) - direction.lambda;
-  return rate > 0.0 ? std::max(0.0, lambda_ - LooseGradient(copy)) / rate : kInfinity;
-}
-
-IncrementalSolver::Event IncrementalSolver::NextEvent(const Sweep& sweep,
-                                                      const Direction& direction, double rest,
-                                                      int64_t barred) const {
-  Event event{rest, kEnd};
-  for (int64_t i = 0; i < gram_.num_groups(); ++i) {
-    const double length = EventLength(direction, i);
-    if (length == 0.0 && i == barred) continue;
-    if (length < event.length) event = {length, i};
-  }
-  if (sweep.enters) {
-    const double length = EnteringLength(sweep.loose[0], direction);
-    if (length < event.length) event = {length, kEnters};
-  }
-  return event;
-}
-
-void IncrementalSolver::Advance(const Direction& direction, double length, Sweep* sweep) {
-  for (size_t i = 0; i < a_.size(); ++i) {
-    a_[i] += length * direction.a[i];
-    gradient_[i] += length * direction.gradient[i];
-  }
-  for (Loose& copy : sweep->loose) copy.a += length * copy.rate;
-  lambda_ += length * direction.lambda;
-}
-
-// The key crosses between S and the set its event names.
-void IncrementalSolver::Move(int64_t index, const Direction& direction) {
-  const size_t i = At(index);
-  if (classes_[i] != Partition::kMargin) {
-    SetClass(index, Partition::kMargin);
-    return;
-  }
-  const bool to_error = direction.a[i] > 0.0;
-  a_[i] = to_error ? 1.0 : 0.0;
-  SetClass(index, to_error ? Partition::kError : Partition::kReserve);
-}
-
-IncrementalSolver::Outcome IncrementalSolver::Run(Sweep* sweep) {
-  const int64_t limit = 20 * gram_.num_keys() + 200;
-  double rest = sweep->length;
-  int64_t barred = kEnd;
-  for (int64_t events = 0; events < limit; ++events) {
-    if (factor_.size() == 0) {
-      const Outcome outcome = FillMargin(*sweep);
-      if (outcome != Outcome::kEnded) return outcome;
-    }
-    const Direction direction = DirectionOf(*sweep);
-    const Event event = NextEvent(*sweep, direction, rest, barred);
-    Advance(direction, event.length, sweep);
-    rest -= event.length;
-    ++num_events_;
-    if (event.index == kEnd) return Outcome::kEnded;
-    if (event.index == kEnters) return Outcome::kEntered;
-    Move(event.index, direction);
-    barred = event.index;
-  }
-  return Outcome::kLost;
 }
 
 // Canon decides; this only saves it a rejection where a tie is structural (M an integer, one margin
@@ -344,17 +292,26 @@ void IncrementalSolver::LeaveBounds(Start* start) const {
 }
 
 void IncrementalSolver::Conclude(Start* proposal) {
-  factor_.Clear();
-  if (static_cast<double>(gram_.num_keys()) <= params_.box_mass) {
-    CanonicalSolver solver(params_);
-    LETHE_CHECK(solver.Append(keys()).ok() && solver.Solve().ok());
-    solution_ = solver.solution();
-    return;
-  }
+  rho_is_due_ = false;
   ++counters_.solves;
+  const int64_t n = gram_.num_keys();
+  const double threshold = MarginThreshold(params_, n);
+  HeldSums sums(this);
   if (proposal != nullptr) LeaveBounds(proposal);
-  solution_ = Canon(&gram_, params_, proposal, &factor_, &counters_);
-  gram_.KeepOnly(SupportGroups(gram_.groups(), solution_));
+  if (proposal != nullptr && Accept(&gram_, params_, proposal->classes, threshold, 2.0 * threshold,
+                                    &factor_, &solution_, &counters_, &sums)) {
+    ++counters_.accepted;
+  } else {
+    // The fallback goes through the keys in rank order.
+    Compact();
+    solution_ = Canon(&gram_, params_, nullptr, &factor_, &counters_);
+    factor_.Clear();
+    Prepare();  // holds the solution's totals
+  }
+  gram_.KeepOnly(HeldGroups());
+  // The homotopy's numbers end in roundings that a key which left had a part in.
+  for (std::vector<double>* numbers : {&weights_, &a_, &gradient_}) WipeFrom(numbers, 0);
+  lambda_ = 0.0;
 }
 
 }  // namespace lethe::svdd

@@ -18,16 +18,23 @@
 //            Ties: steps of length 0 are executed; only the key just moved is barred, and only at
 //            length 0; the lowest rank wins; after each operation members of S within 2^-40 of a
 //            bound leave S.
+//            Between operations sum_j T_j K_ij stays held for every key i, exactly (kernel_sums.h). A
+//            key that falls inside by more than the margins that are proved, and one that leaves from
+//            reserve, change nothing else; else the sums change by the rows of S and of the keys that
+//            crossed.
 // Shapes:    key: [key_dim]; ranks from 0, later keys move down when one is removed.
 // Units:     a-units.
 // Requires:  none.
 // Rejects:   INVALID_ARGUMENT: keys that CheckKeys refuses, ranks out of range or not ascending.
 //            FAILED_PRECONDITION: n u_kappa > ridge/2. On error nothing changed.
 // Effects:   Remove overwrites the key (if no copy is left) and every cached number of it; the factor
-//            is rebuilt after it.
-// Numerics:  solution() is that of SolveCanonical on the present keys, bit for bit: the homotopy
-//            only proposes. After more than 20 n + 200 events the proposal is dropped. Cost
-//            O(n + events D s), D distinct keys, s of them in the margin set.
+//            is rebuilt after it, the held sums keep nothing of it.
+// Numerics:  solution() is that of SolveCanonical on the present keys in all that SameBits compares: the
+//            homotopy only proposes. Its smallest_margin is a proved bound, not always the same
+//            number. After more than 20 n + 200 events the proposal is dropped. D distinct keys, s of
+//            them in the margin set, e in the error set: Add of a key that falls inside O((s + e) d +
+//            log D), Remove of a reserve key O(n), others O(n + events D s + D s + s (s + e)); for n
+//            <= M O(n), and O(n D d) at the next solution(). Memory as GramCache.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_INCREMENTAL_H_
 #define LETHE_MEMORY_SVDD_INCREMENTAL_H_
@@ -41,6 +48,7 @@
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/cholesky.h"
 #include "memory/svdd/gram_cache.h"
+#include "memory/svdd/kernel_sums.h"
 #include "memory/svdd/problem.h"
 #include "memory/svdd/propose.h"
 
@@ -51,14 +59,20 @@ class IncrementalSolver {
   explicit IncrementalSolver(const Params& params);
 
   absl::Status Add(absl::Span<const double> key);
+  // [count][key_dim]; one solve for all.
+  absl::Status AddSeveral(absl::Span<const double> keys);
   absl::Status Remove(int64_t rank) { return RemoveSeveral({rank}); }
   absl::Status RemoveSeveral(absl::Span<const int64_t> ranks);
 
-  const Solution& solution() const { return solution_; }
+  // Not const: for n <= M rho is evaluated when it is asked for.
+  const Solution& solution();
   const Counters& counters() const { return counters_; }
   int64_t num_keys() const { return gram_.num_keys(); }
   std::vector<double> keys() const { return gram_.groups().AllKeys(); }
   int64_t num_events() const { return num_events_; }
+  // For tests: what is held between operations, per group; of a hole, nothing of use.
+  absl::Span<const int64_t> held_sums() const { return sums_.sums(); }
+  size_t state_bytes() const;
 
  private:
   // Copies of one key that a sweep moves; weights_ does not count them.
@@ -87,6 +101,30 @@ class IncrementalSolver {
   static constexpr int64_t kEnters = -2;  // loose[0]
   enum class Outcome { kEnded, kEntered, kLost };
 
+  class HeldSums;
+
+  absl::Status CheckCount(int64_t num_keys) const;
+  bool IsSaturated(int64_t num_keys) const {
+    return static_cast<double>(num_keys) <= params_.box_mass;
+  }
+  // solution() is proved for this many keys without another look at the rows.
+  bool MarginsHold(int64_t num_keys) const;
+  // All keys a = 1; nothing is held.
+  void Saturate();
+  // The sums of groups appended since.
+  void HoldNewGroups();
+  // The held total of a group.
+  void Hold(int64_t group, double total);
+  // Exactly these; others go. support ascends.
+  void HoldOnly(const std::vector<int64_t>& support, const std::vector<double>& totals);
+  std::vector<int64_t> HeldGroups() const;
+  std::vector<double> HeldTotals(const std::vector<int64_t>& groups) const;
+  // The last key joins the reserve of the present solution if that is proved.
+  bool JoinsReserve();
+  // The keys leave the reserve.
+  void LeaveReserve(absl::Span<const int64_t> ranks);
+  void Erase(absl::Span<const int64_t> ranks);
+  void Compact();
   // The sweep of the new copy of `group`; false when it was lost.
   bool SweepIn(int64_t group);
   // Takes copies of the ranks' keys out of weights_.
@@ -118,6 +156,9 @@ class IncrementalSolver {
   GramCache gram_;
   CholeskyFactor factor_;
   Solution solution_;
+  bool rho_is_due_ = false;   // n <= M
+  KernelSums sums_;           // of held_, per group of gram_; empty for n <= M
+  std::vector<double> held_;  // totals
   Counters counters_;
   int64_t num_events_ = 0;
   // The homotopy's state during an operation, per group of gram_.

@@ -145,41 +145,29 @@ void KeyGroups::Truncate(int64_t num_keys_kept) {
   DropGroupsFrom(first_empty - first_ranks_.begin());
 }
 
-KeyGroups::Erased KeyGroups::Erase(int64_t rank) {
+bool KeyGroups::Erase(int64_t rank) {
   LETHE_CHECK(rank >= 0 && rank < num_keys());
   const int64_t group = GroupOf(rank);
-  const bool was_first = FirstRank(group) == rank;
   std::rotate(Iterator(&group_of_rank_, rank), Iterator(&group_of_rank_, rank + 1),
               group_of_rank_.end());
   WipeFrom(&group_of_rank_, At(num_keys() - 1));
+  const bool was_first = FirstRank(group) == rank;
   for (int64_t& first : first_ranks_) first -= first > rank ? 1 : 0;
   weights_[At(group)] -= 1.0;
-  Erased erased{group, weights_[At(group)] == 0.0, group};
-  if (!was_first) return erased;
-  int64_t last = num_groups() - 1;  // where the group goes, out of the list or not
-  if (!erased.removed) {
-    const auto next = std::find(Iterator(&group_of_rank_, rank), group_of_rank_.end(), group);
-    const int64_t first = next - group_of_rank_.begin();
-    const auto behind =
-        std::lower_bound(Iterator(&first_ranks_, group + 1), first_ranks_.end(), first);
-    last = behind - first_ranks_.begin() - 1;
-    first_ranks_[At(group)] = first;
-    erased.moved_to = last;
+  if (weights_[At(group)] > 0.0) {
+    if (was_first) {
+      const auto next = std::find(Iterator(&group_of_rank_, rank), group_of_rank_.end(), group);
+      first_ranks_[At(group)] = next - group_of_rank_.begin();
+    }
+    return false;
   }
-  const auto rotate = [&](auto* values, int64_t width) {
-    std::rotate(Iterator(values, group * width), Iterator(values, (group + 1) * width),
-                Iterator(values, (last + 1) * width));
-  };
-  rotate(&keys_, dim_);
-  rotate(&weights_, 1);
-  rotate(&first_ranks_, 1);
-  const auto renumber = [&](int64_t* g) {
-    *g = *g == group ? last : *g > group && *g <= last ? *g - 1 : *g;
-  };
-  for (int64_t& g : sorted_) renumber(&g);
-  for (int64_t& g : group_of_rank_) renumber(&g);
-  if (erased.removed) DropGroupsFrom(last);
-  return erased;
+  const auto place = std::find(sorted_.begin(), sorted_.end(), group);
+  std::rotate(place, place + 1, sorted_.end());
+  WipeFrom(&sorted_, sorted_.size() - 1);
+  std::fill_n(Iterator(&keys_, group * dim_), dim_, 0.0);
+  first_ranks_[At(group)] = -1;
+  ++num_holes_;
+  return true;
 }
 
 std::vector<double> KeyGroups::AllKeys() const {

@@ -4,12 +4,15 @@
 //            first rank; weight = number of copies.
 // Shapes:    keys [count][dim] f64 row-major; distinct_keys [num_groups][dim].
 // Units:     none.
-// Requires:  finite components; ranks below num_keys(), groups below num_groups() (LETHE_DCHECK).
+// Requires:  finite components; ranks below num_keys(), groups below num_groups() (LETHE_DCHECK). No
+//            Truncate after Erase.
 // Rejects:   none.
 // Effects:   Truncate and Erase overwrite what they drop: the components of a key whose last copy
-//            goes, its numbers and places. Components are stored with -0 as +0. After Erase of a
-//            group's first copy the group moves up behind those whose first rank is now lower.
-// Numerics:  exact; everything is a function of the ordered list alone, not of how it came about.
+//            goes, its numbers and places. Components are stored with -0 as +0. Erase leaves holes,
+//            groups of weight 0 whose key is 0 and whose first rank is -1, and groups out of the
+//            order of their first ranks; SetEdited of the result has neither.
+// Numerics:  exact; without Erase everything is a function of the ordered list alone, not of how it
+//            came about.
 //            Cost of a new key O(dim log num_groups + num_groups) (a binary search in an index of
 //            sorted keys: no hash, so no input makes it slow), of SetEdited O(num_keys + num_groups
 //            dim + new keys dim log num_groups); memory O(num_groups dim + num_keys).
@@ -43,18 +46,15 @@ class KeyGroups {
   void Append(absl::Span<const double> keys);
   // Drops the ranks from num_keys on. The groups that go are the last ones.
   void Truncate(int64_t num_keys);
-  // What Erase did to the group of the key.
-  struct Erased {
-    int64_t group = 0;     // before
-    bool removed = false;  // it was the last copy: later groups moved down by one
-    int64_t moved_to = 0;  // else: its place now; those between moved down by one
-  };
-  // Removes one key; later ranks move down.
-  Erased Erase(int64_t rank);
+  // Removes one key; later ranks move down, groups keep their numbers. True when it was the last
+  // copy: the group is a hole then.
+  bool Erase(int64_t rank);
+  int64_t num_holes() const { return num_holes_; }
   // Becomes the groups of the list that `edit` makes of `before`; this one is empty. Returns, per
   // group, the group of `before` with the same key, or kNone.
   std::vector<int64_t> SetEdited(const KeyGroups& before, const KeyEdit& edit);
 
+  int64_t dim() const { return dim_; }
   int64_t num_keys() const { return static_cast<int64_t>(group_of_rank_.size()); }
   int64_t num_groups() const { return static_cast<int64_t>(weights_.size()); }
   int64_t GroupOf(int64_t rank) const { return group_of_rank_[static_cast<size_t>(rank)]; }
@@ -99,6 +99,7 @@ class KeyGroups {
   std::vector<int64_t> first_ranks_;    // [num_groups]
   std::vector<int64_t> sorted_;         // groups by lexicographic order of their keys
   std::vector<int64_t> group_of_rank_;  // [num_keys]
+  int64_t num_holes_ = 0;
 };
 
 }  // namespace lethe::svdd

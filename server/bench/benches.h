@@ -1,7 +1,7 @@
-// RunModelBench, RunForgetBench, RunServerBench, RunRecallBench: the benchmarks behind
+// RunModelBench, RunForgetBench, RunServerBench, RunRecallBench, RunSvddBench: the benchmarks behind
 // `lethe bench`.
 //
-// Shapes:   sizes are tokens of history.
+// Shapes:   sizes are tokens of history; of RunSvddBench, keys.
 // Units:    tokens/s, milliseconds.
 // Requires: none.
 // Rejects:  what Model::Load rejects; INVALID_ARGUMENT for a size out of 64 … max_tokens or runs out of 1 … 1,000;
@@ -24,7 +24,7 @@ namespace lethe::bench {
 
 struct BenchOptions {
   std::string model_directory;
-  std::vector<int64_t> sizes;  // tokens of history
+  std::vector<int64_t> sizes;  // tokens of history, or keys
   int runs = 5;
   int64_t stored_input_mib = 256;  // forget
   std::string cases_path;          // recall: the file of cases
@@ -49,6 +49,11 @@ absl::Status DecodeGreedily(Session* session, int64_t num_tokens);
 // Exact-match counts over the cases of a file: value recalled, then forgotten. Misses go to standard
 // error.
 absl::Status RunRecallBench(const BenchOptions& options);
+
+// The incremental one-class solver on keys of its own, without a model: bulk load, Forget and Append,
+// beside libsvm's training on the same keys and our own warm re-solve. INTERNAL when the maintained
+// solution is not that of a solve from scratch.
+absl::Status RunSvddBench(const BenchOptions& options);
 
 }  // namespace lethe::bench
 

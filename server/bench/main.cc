@@ -19,9 +19,9 @@ int ExitCode(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const std::vector<std::string> rest = app.remaining();
   if (app.get_subcommands().empty() && !rest.empty() && rest[0][0] != '-') {
-    std::fprintf(stderr,
-                 "lethe bench: unknown command '%s'; there are: model, forget, server, recall",
-                 rest[0].c_str());
+    std::fprintf(
+        stderr, "lethe bench: unknown command '%s'; there are: model, forget, server, recall, svdd",
+        rest[0].c_str());
   } else {
     std::fprintf(stderr, "lethe bench: %s", error.what());
   }
@@ -80,6 +80,20 @@ int Run(int argc, char** argv) {
       ->required();
   recall->add_flag("--json", recall_options.json, "one JSON object");
   recall->callback([&] { status = lethe::bench::RunRecallBench(recall_options); });
+  CLI::App* solver =
+      app.add_subcommand("svdd", "the exact one-class solver: forget, append, load, beside libsvm");
+  BenchOptions solver_options;
+  solver_options.sizes = {256, 1024, 4096};
+  solver_options.runs = 100;
+  solver->add_option("--sizes", solver_options.sizes, "keys, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{32}, int64_t{1} << 20))
+      ->capture_default_str();
+  solver->add_option("--runs", solver_options.runs, "operations of each kind, 1 to 100000")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  solver->add_flag("--json", solver_options.json, "one JSON object per line");
+  solver->callback([&] { status = lethe::bench::RunSvddBench(solver_options); });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

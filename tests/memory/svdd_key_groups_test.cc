@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "memory/svdd/gram_cache.h"
@@ -52,6 +53,15 @@ void ExpectGroupsOf(const std::vector<double>& list, const KeyGroups& groups) {
   ASSERT_EQ(groups.AllKeys(), list);
 }
 
+// The same list without the holes of Erase.
+KeyGroups Compacted(const KeyGroups& groups) {
+  KeyEdit edit;
+  for (int64_t rank = 0; rank < groups.num_keys(); ++rank) edit.kept.push_back(rank);
+  KeyGroups compact(kDim);
+  compact.SetEdited(groups, edit);
+  return compact;
+}
+
 TEST(KeyGroupsTest, EqualsTheGroupsOfItsList) {
   std::mt19937_64 random(1);
   for (const KeyKind kind : {KeyKind::kFewKeys, KeyKind::kGrid, KeyKind::kGaussian}) {
@@ -73,18 +83,25 @@ TEST(KeyGroupsTest, EqualsTheGroupsOfItsList) {
           list.insert(list.end(), old.begin(), old.end());
         }
       } else if (what == 2) {
+        groups = Compacted(groups);
         const auto kept = n - static_cast<int64_t>(random() % static_cast<uint64_t>(n / 3 + 1));
         groups.Truncate(kept);
         list.resize(static_cast<size_t>(kept * kDim));
       } else {
         const auto rank = static_cast<int64_t>(random() % static_cast<uint64_t>(n));
         const bool last_copy = groups.weights()[static_cast<size_t>(groups.GroupOf(rank))] == 1.0;
-        EXPECT_EQ(groups.Erase(rank).removed, last_copy);
+        const int64_t group = groups.GroupOf(rank);
+        EXPECT_EQ(groups.Erase(rank), last_copy);
+        if (last_copy) {
+          EXPECT_THAT(groups.Key(group), testing::Each(0.0)) << "a key that went";
+        }
         list.erase(list.begin() + rank * kDim, list.begin() + (rank + 1) * kDim);
       }
-      ExpectGroupsOf(list, groups);
+      EXPECT_EQ(groups.AllKeys(), list);
+      ExpectGroupsOf(list, Compacted(groups));
       if (HasFatalFailure()) return;
     }
+    groups = Compacted(groups);
     groups.Truncate(0);
     EXPECT_EQ(groups.num_groups(), 0);
   }
@@ -179,6 +196,7 @@ TEST(KeyGroupsTest, GramRowsFollowTheGroups) {
     } else if (what < 8) {
       gram.Erase(static_cast<int64_t>(random() % static_cast<uint64_t>(gram.num_keys())));
     } else {
+      gram.Compact();
       gram.Truncate(gram.num_keys() - static_cast<int64_t>(random() % 4));
     }
     // Some rows are asked for at every size, so that most are only partly there.
@@ -190,10 +208,14 @@ TEST(KeyGroupsTest, GramRowsFollowTheGroups) {
     fresh.Append(gram.groups().AllKeys());
     GramCache without_rows(0.9, kDim);
     without_rows.CopyKeys(gram);
-    ASSERT_EQ(gram.num_groups(), fresh.num_groups());
-    for (int64_t i = 0; i < gram.num_groups(); ++i) {
-      ASSERT_EQ(gram.Row(i), fresh.Row(i)) << "row " << i << " after operation " << operation;
-      ASSERT_EQ(gram.Row(i), without_rows.Row(i));
+    GramCache compact(gram);
+    const std::vector<int64_t> before = compact.Compact();
+    without_rows.Compact();
+    ASSERT_EQ(compact.num_groups(), fresh.num_groups());
+    for (int64_t i = 0; i < compact.num_groups(); ++i) {
+      ASSERT_EQ(compact.Row(i), fresh.Row(i)) << "row " << i << " after operation " << operation;
+      ASSERT_EQ(compact.Row(i), without_rows.Row(i));
+      ASSERT_EQ(gram.groups().Key(before[static_cast<size_t>(i)]), compact.groups().Key(i));
     }
     if (operation % 25 == 0) gram.KeepOnly({});
   }
