@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "audit/crypto/sha256.h"
@@ -56,6 +57,12 @@ absl::Status LoadModels(const ServerOptions& options, ServerCore* core) {
   return absl::OkStatus();
 }
 
+// Of an address that gRPC listens on: 127.0.0.0/8, [::1], localhost or a unix socket.
+bool IsLoopback(absl::string_view address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "[::1]:") ||
+         absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "unix:");
+}
+
 absl::Status Run(const ServerOptions& options) {
   const sigset_t signals = BlockStopSignals();
   ServerCore core(options.compute_threads, options.max_sessions);
@@ -72,6 +79,10 @@ absl::Status Run(const ServerOptions& options) {
   std::printf("lethe-server listening on %s\n", server->address().c_str());
   std::printf("trust file for auditors: %s\n", data->trust_path().c_str());
   std::fflush(stdout);
+  if (!IsLoopback(server->address())) {
+    LogInfo(absl::StrCat("no authentication yet: whoever reaches ", server->address(),
+                         " can read, change and delete every session"));
+  }
   if (const absl::Status frozen = data->log()->frozen(); !frozen.ok()) {
     LogError(
         absl::StrCat("the audit log is frozen, nothing will be certified: ", frozen.message()));

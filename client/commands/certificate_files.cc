@@ -47,11 +47,29 @@ absl::StatusOr<std::string> ReadPart(const std::string& directory, const char* n
   return *std::move(bytes);
 }
 
+absl::Status OccupiedError(const std::string& directory) {
+  return absl::InvalidArgumentError(absl::StrCat(directory, " holds another certificate (",
+                                                 kEnvelopeFile,
+                                                 "); --out: want another directory"));
+}
+
 }  // namespace
+
+absl::Status PrepareDirectory(const std::string& directory) {
+  LETHE_RETURN_IF_ERROR(MakeDirectory(directory));
+  std::error_code error;
+  if (std::filesystem::exists(absl::StrCat(directory, "/", kEnvelopeFile), error)) {
+    return OccupiedError(directory);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<std::string>> WriteCertificate(const std::string& directory,
                                                           const CertificateContent& content) {
   LETHE_RETURN_IF_ERROR(MakeDirectory(directory));
+  LETHE_ASSIGN_OR_RETURN(const std::optional<std::string> present,
+                         ReadIfThere(absl::StrCat(directory, "/", kEnvelopeFile)));
+  if (present && *present != content.certificate.envelope()) return OccupiedError(directory);
   const NamedFile files[] = {
       {.name = kEnvelopeFile, .bytes = &content.certificate.envelope(), .owner_only = false},
       {.name = kProofFile, .bytes = &content.certificate.log_proof(), .owner_only = false},

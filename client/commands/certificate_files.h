@@ -1,4 +1,4 @@
-// WriteCertificate, ReadCertificate: a certificate as files in a directory.
+// PrepareDirectory, WriteCertificate, ReadCertificate: a certificate as files in a directory.
 //
 //   envelope.json  the signed statement (DSSE)        proof.tlog   its inclusion proof (C2SP tlog-proof)
 //   opening.json   opens the salted values; secret    bundle.json  proof bundle; content
@@ -8,11 +8,12 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  none.
-// Rejects:   INVALID_ARGUMENT for a file or directory that cannot be read or written. ReadCertificate:
-//            DATA_LOSS, naming the file, where envelope.json or proof.tlog is missing.
-// Effects:   WriteCertificate makes the directory and removes files of these names that the new
-//            certificate does not have, so that two certificates never mix. Opening, bundle and digest
-//            are readable by their owner only.
+// Rejects:   INVALID_ARGUMENT for a file or directory that cannot be read or written, and for a
+//            directory that holds another certificate: its opening and bundle may be the only ones left.
+//            ReadCertificate: DATA_LOSS, naming the file, where envelope.json or proof.tlog is missing.
+// Effects:   PrepareDirectory makes the directory, to be called before a record is asked for.
+//            WriteCertificate removes files of these names that the same certificate no longer has.
+//            Opening, bundle and digest are readable by their owner only.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_CLIENT_COMMANDS_CERTIFICATE_FILES_H_
@@ -41,6 +42,9 @@ struct CertificateContent {
   std::string bundle;  // "" = none
   std::string digest;  // "" = none
 };
+
+// For a certificate that does not exist yet.
+absl::Status PrepareDirectory(const std::string& directory);
 
 // The names of the files written.
 absl::StatusOr<std::vector<std::string>> WriteCertificate(const std::string& directory,

@@ -79,6 +79,8 @@ absl::StatusOr<std::string> DigestParts(Client& client, const std::string& sessi
 
 absl::Status Certify(Context& context, CertifyOptions& options) {
   LETHE_ASSIGN_OR_RETURN(*options.request.mutable_nonce(), ParseNonce(options.nonce_hex));
+  // Before the server signs a record that then could not be kept.
+  LETHE_RETURN_IF_ERROR(PrepareDirectory(options.directory));
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   absl::StatusOr<v1::CertifyResponse> response = absl::UnknownError("");
   {
@@ -143,7 +145,9 @@ void AddCertifyCommands(CLI::App& app, Context& context) {
       "Sign a statement about the present state, with bounds, and fetch the certificate");
   const auto options = std::make_shared<CertifyOptions>();
   certify->add_option("SESSION", *options->request.mutable_session_id(), "Session id")->required();
-  certify->add_option("--out", options->directory, "Directory to write the certificate to")
+  certify
+      ->add_option("--out", options->directory,
+                   "Directory to write the certificate to; one that holds none yet")
       ->required();
   certify->add_flag_callback(
       "--bundle", [options] { options->request.set_include_bundle(true); },
@@ -164,8 +168,8 @@ void AddCertifyCommands(CLI::App& app, Context& context) {
   get->add_option("SESSION", *get_options->request.mutable_session_id(), "Session id")->required();
   get->add_option_function<uint64_t>(
          "--seq", [get_options](uint64_t seq) { get_options->request.set_seq(seq); },
-         "Sequence number in the session (default: the newest)")
-      ->check(WholeNumber());
+         "Sequence number in the session, from 1 (default: the newest)")
+      ->check(WholeNumber(1));
   get->add_option("--out", get_options->directory,
                   "Directory to write to (default: print the envelope)");
   get->add_flag_callback(

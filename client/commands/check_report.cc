@@ -202,7 +202,15 @@ void PrintReport(Context& context, const audit::VerifyReport& report) {
   }
   PrintChecks(context, report);
   if (report.ok()) {
-    context.out() << "VERIFIED: no check failed.\n";
+    const auto open = std::count_if(
+        report.checks.begin(), report.checks.end(),
+        [](const audit::Check& check) { return check.result == audit::CheckResult::kNotChecked; });
+    context.out() << "VERIFIED: no check failed.";
+    if (open > 0) {
+      context.out() << " " << FormatCount(static_cast<uint64_t>(open), "check")
+                    << " not made: what they read was not given.";
+    }
+    context.out() << "\n";
   } else {
     context.out() << "NOT VERIFIED: " << report.first_failure()->name << " failed.\n";
   }

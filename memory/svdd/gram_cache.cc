@@ -30,6 +30,11 @@ void GramCache::WipeBuffers() {
   WipeAll(&buffer_);
 }
 
+void GramCache::OverwriteBuffers() {
+  store_.WipeFree();
+  if (!buffer_.empty()) explicit_bzero(buffer_.data(), buffer_.size() * sizeof(double));
+}
+
 WipedVector<double> GramCache::TakeBuffer(size_t size) {
   WipedVector<double> buffer = std::move(buffer_);
   buffer_.clear();

@@ -56,6 +56,8 @@ class GramCache {
   void KeepOnly(absl::Span<const int64_t> indices, size_t max_bytes = kRowBytes);
   // Overwrites and drops what is kept for reuse only.
   void WipeBuffers();
+  // The same, kept: a dropped buffer costs its next user fresh pages.
+  void OverwriteBuffers();
 
   const KeyGroups& groups() const { return groups_; }
   int64_t num_keys() const { return groups_.num_keys(); }

@@ -226,7 +226,7 @@ void IncrementalSolver::Erase(absl::Span<const int64_t> ranks) {
     // The sum of K with the key that goes.
     if (gram_.Erase(ranks[k]) && At(group) < sums_.size()) sums_.SetZero(At(group));
   }
-  gram_.WipeBuffers();
+  gram_.OverwriteBuffers();
 }
 
 // Holes cost a little of everything.

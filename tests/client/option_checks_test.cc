@@ -46,7 +46,7 @@ TEST(OptionChecksTest, WholeNumbersNeitherWrapNorBend) {
     lines.push_back({{"forget", "s", "--derived", "keep", absl::StrCat("--before=", number)},
                      absl::StrCat("--before: ", any)});
     lines.push_back({{"certificate", "get", "s", absl::StrCat("--seq=", number)},
-                     absl::StrCat("--seq: ", any)});
+                     absl::StrCat("--seq: ", positive)});
     lines.push_back({{"generate", "s", "--prompt", "p", absl::StrCat("--seed=", number)},
                      absl::StrCat("--seed: ", any)});
     lines.push_back({{"generate", "s", "--prompt", "p", absl::StrCat("--max-tokens=", number)},
@@ -66,13 +66,14 @@ TEST(OptionChecksTest, WholeNumbersNeitherWrapNorBend) {
     lines.push_back({{"audit", "consistency", "1", number}, absl::StrCat("SECOND: ", positive)});
   }
   lines.push_back({{"audit", "consistency", "0"}, absl::StrCat("FIRST: ", positive)});
+  lines.push_back({{"certificate", "get", "s", "--seq=0"}, absl::StrCat("--seq: ", positive)});
   ExpectUsageErrors(lines);
 }
 
 TEST(OptionChecksTest, GoodNumbersReachTheCall) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
            {"forget", "s", "--derived", "keep", "--before=18446744073709551615"},
-           {"certificate", "get", "s", "--seq=0"},
+           {"certificate", "get", "s", "--seq=1"},
            {"generate", "s", "--prompt", "p", "--max-tokens=2147483647", "--top-k=10"},
            {"audit", "inclusion", "0"}}) {
     std::vector<std::string> line = arguments;

@@ -318,6 +318,16 @@ TEST_F(ServerStoryTest, RecordsAndProofsOfTheLog) {
   const ProgramRun consistency = Run({"audit", "consistency", "1", "3"});
   EXPECT_EQ(consistency.exit_code, kExitDone) << consistency.err;
   EXPECT_THAT(consistency.out, HasSubstr("Consistent"));
+  // Refused before the server signs: no record that nobody keeps.
+  for (const std::string& place : {Path("a"), Path("a/envelope.json")}) {
+    const ProgramRun refused = Run({"certify", session, "--out", place});
+    EXPECT_EQ(refused.exit_code, kExitUsage) << refused.out;
+  }
+  EXPECT_THAT(Run({"certify", session, "--out", Path("a")}).err,
+              HasSubstr("holds another certificate"));
+  EXPECT_EQ(Run({"certificate", "get", session, "--seq", "2", "--out", Path("a")}).exit_code,
+            kExitUsage);
+  EXPECT_EQ(Run({"certificate", "get", session, "--seq", "4"}).exit_code, kExitRefused);
   EXPECT_EQ(Run({"audit", "inclusion", "1", "--out", Path("proof.tlog")}).exit_code, kExitDone);
   ASSERT_EQ(Run({"certificate", "get", session, "--seq", "2", "--out", Path("f")}).exit_code, 0);
   EXPECT_EQ(RunLethe({"verify", Path("b"), "--previous", Path("a"), Path("f"), "--trust",
