@@ -32,10 +32,13 @@ void GramCache::WipeBuffers() {
 
 void GramCache::OverwriteBuffers() {
   store_.WipeFree();
-  if (!buffer_.empty()) explicit_bzero(buffer_.data(), buffer_.size() * sizeof(double));
+  const size_t used = std::min(buffer_used_, buffer_.size());
+  if (used > 0) explicit_bzero(buffer_.data(), used * sizeof(double));
+  buffer_used_ = 0;
 }
 
 WipedVector<double> GramCache::TakeBuffer(size_t size) {
+  buffer_used_ = std::max(buffer_used_, size);
   WipedVector<double> buffer = std::move(buffer_);
   buffer_.clear();
   if (buffer.size() < size) buffer = WipedVector<double>(size + size / 2);

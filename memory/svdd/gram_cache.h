@@ -112,6 +112,7 @@ class GramCache {
   RowStore store_;
   std::vector<CachedRow> rows_;  // [num_groups]
   WipedVector<double> buffer_;
+  size_t buffer_used_ = 0;  // of buffer_ since it was last overwritten
   int64_t num_evaluations_ = 0;
 };
 

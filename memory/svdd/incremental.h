@@ -138,6 +138,7 @@ class IncrementalSolver {
                   int64_t barred) const;
   // Length at which key i has an event, or infinity.
   double EventLength(const Direction& direction, int64_t i) const;
+  bool MayComeBefore(double length, const Direction& direction, size_t i) const;
   double EnteringLength(const Loose& copy, const Direction& direction) const;
   void Advance(const Direction& direction, double length, Sweep* sweep);
   void Move(int64_t index, const Direction& direction);

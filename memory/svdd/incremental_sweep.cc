@@ -199,11 +199,21 @@ double IncrementalSolver::EnteringLength(const Loose& copy, const Direction& dir
   return rate > 0.0 ? std::max(0.0, lambda_ - LooseGradient(copy)) / rate : kInfinity;
 }
 
+// False only if EventLength is not below `length`: without its division.
+inline bool IncrementalSolver::MayComeBefore(double length, const Direction& direction,
+                                             size_t i) const {
+  if (classes_[i] == Partition::kMargin) return true;
+  const double sign = classes_[i] == Partition::kReserve ? 1.0 : -1.0;
+  const double approach = sign * (direction.lambda - direction.gradient[i]);
+  return approach > 0.0 && sign * Excess(i) <= 1.000001 * length * approach;
+}
+
 IncrementalSolver::Event IncrementalSolver::NextEvent(const Sweep& sweep,
                                                       const Direction& direction, double rest,
                                                       int64_t barred) const {
   Event event{rest, kEnd};
   for (int64_t i = 0; i < gram_.num_groups(); ++i) {
+    if (!MayComeBefore(event.length, direction, At(i))) continue;  // most keys
     const double length = EventLength(direction, i);
     if (length == 0.0 && i == barred) continue;
     if (length < event.length) event = {length, i};
