@@ -310,8 +310,12 @@ void IncrementalSolver::Conclude(Start* proposal) {
   }
   gram_.KeepOnly(HeldGroups());
   // The homotopy's numbers end in roundings that a key which left had a part in.
-  for (std::vector<double>* numbers : {&weights_, &a_, &gradient_}) WipeFrom(numbers, 0);
-  lambda_ = 0.0;
+  for (std::vector<double>* numbers : {&weights_, &a_, &gradient_, &shift_, &direction_.a,
+                                       &direction_.gradient, &direction_.rates}) {
+    WipeFrom(numbers, 0);
+  }
+  lambda_ = direction_.lambda = direction_.speed = drift_ = reach_ = 0.0;
+  active_.clear();
 }
 
 }  // namespace lethe::svdd

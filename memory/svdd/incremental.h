@@ -89,9 +89,12 @@ class IncrementalSolver {
     bool enters = false;  // the excess of loose[0] ends the sweep (Add)
   };
   struct Direction {
-    std::vector<double> a;         // per group, of one copy
-    std::vector<double> gradient;  // per group
+    std::vector<double> a;         // per group, of one copy; of active_ only
+    std::vector<double> gradient;  // per group; of active_ only
     double lambda = 0.0;
+    std::vector<int64_t> moving;  // groups whose totals change: the loose ones and S
+    std::vector<double> rates;    // of these totals
+    double speed = 0.0;           // no excess changes faster
   };
   struct Event {
     double length = 0.0;
@@ -133,15 +136,16 @@ class IncrementalSolver {
   Outcome Run(Sweep* sweep);
   // Gives an empty margin set its member; kEntered when that is the entering copy.
   Outcome FillMargin(const Sweep& sweep);
-  Direction DirectionOf(const Sweep& sweep);
-  Event NextEvent(const Sweep& sweep, const Direction& direction, double rest,
-                  int64_t barred) const;
+  // Watches the keys within `reach` of a crossing, S and the loose ones; brings the others' gradients up
+  // to date.
+  void Activate(const Sweep& sweep, double reach);
+  void FindDirection(const Sweep& sweep);
+  Event NextEvent(const Sweep& sweep, double rest, int64_t barred) const;
   // Length at which key i has an event, or infinity.
-  double EventLength(const Direction& direction, int64_t i) const;
-  bool MayComeBefore(double length, const Direction& direction, size_t i) const;
-  double EnteringLength(const Loose& copy, const Direction& direction) const;
-  void Advance(const Direction& direction, double length, Sweep* sweep);
-  void Move(int64_t index, const Direction& direction);
+  double EventLength(int64_t i) const;
+  double EnteringLength(const Loose& copy) const;
+  void Advance(double length, Sweep* sweep);
+  void Move(int64_t index);
   void SetClass(int64_t index, Partition place);
   void LeaveBounds(Start* start) const;
   // The homotopy starts at the canonical solution, which is of all ranks but those added since.
@@ -165,9 +169,16 @@ class IncrementalSolver {
   // The homotopy's state during an operation, per group of gram_.
   std::vector<double> weights_;  // copies that are not loose; without one a key has no events
   std::vector<Partition> classes_;
-  std::vector<double> a_;         // of one copy
-  std::vector<double> gradient_;  // 2((K T)_i + ridge a_i)
+  std::vector<double> a_;  // of one copy
+  std::vector<double>
+      gradient_;  // 2((K T)_i + ridge a_i), less what shift_ adds outside of active_
   double lambda_ = 0.0;
+  Direction direction_;
+  std::vector<int64_t> active_;   // groups, ascending
+  std::vector<double> shift_;     // per group: the change of T since the last Activate
+  std::vector<int64_t> shifted_;  // where it is not 0
+  double reach_ = 0.0;            // all others were farther from a crossing then
+  double drift_ = 0.0;            // and have come nearer by at most this
 };
 
 }  // namespace lethe::svdd

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "memory/svdd/incremental.h"
 #include "memory/svdd/polish.h"
@@ -11,6 +12,8 @@ namespace lethe::svdd {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// How far from a crossing a key may be, in what the sweep moves, to be watched from its start.
+constexpr double kReach = 8.0;
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
@@ -90,7 +93,38 @@ void IncrementalSolver::Prepare() {
       if (weights_[i] > 0.0) lambda_ = std::max(lambda_, gradient_[i]);
     }
   }
+  active_.clear();
+  shifted_.clear();
+  shift_.assign(num_groups, 0.0);
+  direction_.a.resize(num_groups);
+  direction_.gradient.resize(num_groups);
   SyncMargin();
+}
+
+// Gradients of keys far from a crossing are left behind until the sweep may have come near them: no
+// gradient moves faster than 2 sum |dT|, and lambda beside it.
+void IncrementalSolver::Activate(const Sweep& sweep, double reach) {
+  if (!shifted_.empty()) {
+    std::vector<double> shifts(shifted_.size());
+    for (size_t k = 0; k < shifted_.size(); ++k) {
+      shifts[k] = std::exchange(shift_[At(shifted_[k])], 0.0);
+    }
+    std::vector<double> sums;
+    WeightedRowSum(&gram_, shifted_, shifts, &sums);
+    shifted_.clear();
+    for (const int64_t i : active_) sums[At(i)] = 0.0;  // kept up to date
+    for (size_t i = 0; i < sums.size(); ++i) gradient_[i] += 2.0 * sums[i];
+  }
+  active_.clear();
+  size_t next = 0;  // of the loose groups, which ascend
+  for (int64_t i = 0; i < gram_.num_groups(); ++i) {
+    const bool is_loose = next < sweep.loose.size() && sweep.loose[next].group == i;
+    next += is_loose ? 1 : 0;
+    const bool is_near = weights_[At(i)] > 0.0 && std::abs(Excess(At(i))) <= reach;
+    if (is_loose || is_near || classes_[At(i)] == Partition::kMargin) active_.push_back(i);
+  }
+  reach_ = reach;
+  drift_ = 0.0;
 }
 
 double IncrementalSolver::LooseGradient(const Loose& copy) const {
@@ -100,7 +134,10 @@ double IncrementalSolver::LooseGradient(const Loose& copy) const {
 
 void IncrementalSolver::SyncMargin() {
   std::vector<int64_t> margin;
-  for (size_t i = 0; i < classes_.size(); ++i) {
+  for (const int64_t i : active_) {
+    if (classes_[At(i)] == Partition::kMargin) margin.push_back(i);
+  }
+  for (size_t i = 0; active_.empty() && i < classes_.size(); ++i) {
     if (classes_[i] == Partition::kMargin) margin.push_back(static_cast<int64_t>(i));
   }
   SyncFactor(&gram_, weights_, margin, &factor_);
@@ -135,13 +172,15 @@ IncrementalSolver::Outcome IncrementalSolver::FillMargin(const Sweep& sweep) {
   return Outcome::kEnded;
 }
 
-IncrementalSolver::Direction IncrementalSolver::DirectionOf(const Sweep& sweep) {
+void IncrementalSolver::FindDirection(const Sweep& sweep) {
   const std::vector<int64_t> ids = factor_.ids();
   const size_t s = ids.size();
   std::vector<double> cross(s, 0.0);  // 2 K_Sf d_f
   std::vector<double> column(s);
-  std::vector<int64_t> moving;
-  std::vector<double> rates;  // of totals
+  std::vector<int64_t>& moving = direction_.moving;
+  std::vector<double>& rates = direction_.rates;
+  moving.clear();
+  rates.clear();
   double sum = sweep.mass_rate;
   for (const Loose& copy : sweep.loose) {
     const double rate = copy.count * copy.rate;
@@ -159,30 +198,38 @@ IncrementalSolver::Direction IncrementalSolver::DirectionOf(const Sweep& sweep) 
     ones_sum += ones[p];
     sum += cross[p];
   }
-  Direction direction;
-  direction.lambda = sum / ones_sum;
-  direction.a.assign(At(gram_.num_groups()), 0.0);
+  direction_.lambda = sum / ones_sum;
+  for (const int64_t i : active_) direction_.a[At(i)] = direction_.gradient[At(i)] = 0.0;
   for (size_t p = 0; p < s; ++p) {
     moving.push_back(ids[p]);
-    rates.push_back(direction.lambda * ones[p] - cross[p]);
-    direction.a[At(ids[p])] = rates.back() / weights_[At(ids[p])];
+    rates.push_back(direction_.lambda * ones[p] - cross[p]);
+    direction_.a[At(ids[p])] = rates.back() / weights_[At(ids[p])];
   }
-  WeightedRowSum(&gram_, moving, rates, &direction.gradient);
-  for (size_t i = 0; i < direction.a.size(); ++i) {
-    direction.gradient[i] = 2.0 * (direction.gradient[i] + params_.ridge * direction.a[i]);
+  direction_.speed = std::abs(direction_.lambda);
+  for (const double rate : rates) direction_.speed += 2.0 * std::abs(rate);
+  if (4 * active_.size() > direction_.gradient.size()) {  // whole rows are read faster
+    WeightedRowSum(&gram_, moving, rates, &direction_.gradient);
+  } else {
+    for (size_t j = 0; j < moving.size(); ++j) {
+      const absl::Span<const double> row = gram_.Row(moving[j]);
+      for (const int64_t i : active_) direction_.gradient[At(i)] += rates[j] * row[At(i)];
+    }
   }
-  return direction;
+  for (const int64_t i : active_) {
+    double& gradient = direction_.gradient[At(i)];
+    gradient = 2.0 * (gradient + params_.ridge * direction_.a[At(i)]);
+  }
 }
 
-double IncrementalSolver::EventLength(const Direction& direction, int64_t index) const {
+double IncrementalSolver::EventLength(int64_t index) const {
   const size_t i = At(index);
   if (weights_[i] == 0.0) return kInfinity;
   const double excess = Excess(i);
-  const double rate = direction.gradient[i] - direction.lambda;
+  const double rate = direction_.gradient[i] - direction_.lambda;
   switch (classes_[i]) {
     case Partition::kMargin:
-      if (direction.a[i] < 0.0) return std::max(0.0, a_[i]) / -direction.a[i];
-      if (direction.a[i] > 0.0) return std::max(0.0, 1.0 - a_[i]) / direction.a[i];
+      if (direction_.a[i] < 0.0) return std::max(0.0, a_[i]) / -direction_.a[i];
+      if (direction_.a[i] > 0.0) return std::max(0.0, 1.0 - a_[i]) / direction_.a[i];
       return kInfinity;
     case Partition::kError:
       return rate > 0.0 ? std::max(0.0, -excess) / rate : kInfinity;
@@ -192,56 +239,51 @@ double IncrementalSolver::EventLength(const Direction& direction, int64_t index)
   return kInfinity;
 }
 
-double IncrementalSolver::EnteringLength(const Loose& copy, const Direction& direction) const {
+double IncrementalSolver::EnteringLength(const Loose& copy) const {
   const size_t i = At(copy.group);
-  const double rate =
-      direction.gradient[i] + 2.0 * params_.ridge * (copy.rate - direction.a[i]) - direction.lambda;
+  const double rate = direction_.gradient[i] + 2.0 * params_.ridge * (copy.rate - direction_.a[i]) -
+                      direction_.lambda;
   return rate > 0.0 ? std::max(0.0, lambda_ - LooseGradient(copy)) / rate : kInfinity;
 }
 
-// False only if EventLength is not below `length`: without its division.
-inline bool IncrementalSolver::MayComeBefore(double length, const Direction& direction,
-                                             size_t i) const {
-  if (classes_[i] == Partition::kMargin) return true;
-  const double sign = classes_[i] == Partition::kReserve ? 1.0 : -1.0;
-  const double approach = sign * (direction.lambda - direction.gradient[i]);
-  return approach > 0.0 && sign * Excess(i) <= 1.000001 * length * approach;
-}
-
-IncrementalSolver::Event IncrementalSolver::NextEvent(const Sweep& sweep,
-                                                      const Direction& direction, double rest,
+IncrementalSolver::Event IncrementalSolver::NextEvent(const Sweep& sweep, double rest,
                                                       int64_t barred) const {
   Event event{rest, kEnd};
-  for (int64_t i = 0; i < gram_.num_groups(); ++i) {
-    if (!MayComeBefore(event.length, direction, At(i))) continue;  // most keys
-    const double length = EventLength(direction, i);
+  for (const int64_t i : active_) {
+    const double length = EventLength(i);
     if (length == 0.0 && i == barred) continue;
     if (length < event.length) event = {length, i};
   }
   if (sweep.enters) {
-    const double length = EnteringLength(sweep.loose[0], direction);
+    const double length = EnteringLength(sweep.loose[0]);
     if (length < event.length) event = {length, kEnters};
   }
   return event;
 }
 
-void IncrementalSolver::Advance(const Direction& direction, double length, Sweep* sweep) {
-  for (size_t i = 0; i < a_.size(); ++i) {
-    a_[i] += length * direction.a[i];
-    gradient_[i] += length * direction.gradient[i];
+void IncrementalSolver::Advance(double length, Sweep* sweep) {
+  for (const int64_t i : active_) {
+    a_[At(i)] += length * direction_.a[At(i)];
+    gradient_[At(i)] += length * direction_.gradient[At(i)];
+  }
+  for (size_t j = 0; j < direction_.moving.size(); ++j) {
+    double& shift = shift_[At(direction_.moving[j])];
+    if (shift == 0.0) shifted_.push_back(direction_.moving[j]);
+    shift += length * direction_.rates[j];
   }
   for (Loose& copy : sweep->loose) copy.a += length * copy.rate;
-  lambda_ += length * direction.lambda;
+  lambda_ += length * direction_.lambda;
+  drift_ += length * direction_.speed;
 }
 
 // The key crosses between S and the set its event names.
-void IncrementalSolver::Move(int64_t index, const Direction& direction) {
+void IncrementalSolver::Move(int64_t index) {
   const size_t i = At(index);
   if (classes_[i] != Partition::kMargin) {
     SetClass(index, Partition::kMargin);
     return;
   }
-  const bool to_error = direction.a[i] > 0.0;
+  const bool to_error = direction_.a[i] > 0.0;
   a_[i] = to_error ? 1.0 : 0.0;
   SetClass(index, to_error ? Partition::kError : Partition::kReserve);
 }
@@ -250,19 +292,28 @@ IncrementalSolver::Outcome IncrementalSolver::Run(Sweep* sweep) {
   const int64_t limit = 20 * gram_.num_keys() + 200;
   double rest = sweep->length;
   int64_t barred = kEnd;
+  double moved = std::abs(sweep->mass_rate);
+  for (const Loose& copy : sweep->loose) moved += copy.count * std::abs(copy.rate);
+  Activate(*sweep, kReach * moved * rest);
   for (int64_t events = 0; events < limit; ++events) {
     if (factor_.size() == 0) {
+      Activate(*sweep, kInfinity);
       const Outcome outcome = FillMargin(*sweep);
       if (outcome != Outcome::kEnded) return outcome;
     }
-    const Direction direction = DirectionOf(*sweep);
-    const Event event = NextEvent(*sweep, direction, rest, barred);
-    Advance(direction, event.length, sweep);
+    FindDirection(*sweep);
+    Event event = NextEvent(*sweep, rest, barred);
+    if (drift_ + event.length * direction_.speed > reach_) {
+      Activate(*sweep, std::max(4.0 * reach_, 2.0 * event.length * direction_.speed));
+      FindDirection(*sweep);
+      event = NextEvent(*sweep, rest, barred);
+    }
+    Advance(event.length, sweep);
     rest -= event.length;
     ++num_events_;
     if (event.index == kEnd) return Outcome::kEnded;
     if (event.index == kEnters) return Outcome::kEntered;
-    Move(event.index, direction);
+    Move(event.index);
     barred = event.index;
   }
   return Outcome::kLost;
