@@ -207,7 +207,7 @@ void PrintReport(Context& context, const audit::VerifyReport& report) {
         [](const audit::Check& check) { return check.result == audit::CheckResult::kNotChecked; });
     context.out() << "VERIFIED: no check failed.";
     if (open > 0) {
-      context.out() << " " << FormatCount(static_cast<uint64_t>(open), "check")
+      context.out() << " " << FormatCount(open, "check")
                     << " not made: what they read was not given.";
     }
     context.out() << "\n";
