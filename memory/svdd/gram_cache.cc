@@ -161,6 +161,9 @@ bool GramCache::Erase(int64_t rank) {
 }
 
 std::vector<int64_t> GramCache::Compact() {
+  for (int64_t i = 0; i < num_groups(); ++i) {
+    if (CachedLength(i) != 0) Row(i);
+  }
   KeyEdit edit;
   for (int64_t rank = 0; rank < num_keys(); ++rank) edit.kept.push_back(rank);
   GramCache compact(sigma_, groups_.dim());

@@ -49,7 +49,7 @@ class GramCache {
   // KeyGroups::Erase. Overwrites what the rows hold of a key whose last copy goes; its column stays.
   bool Erase(int64_t rank);
   // Leaves out the holes of Erase and numbers groups by first rank again; returns each group's number
-  // before. Rows that lack a column go.
+  // before. Rows stay.
   std::vector<int64_t> Compact();
   // Drops every row that is not in `indices` (ascending groups), and of these the last ones beyond
   // max_bytes.

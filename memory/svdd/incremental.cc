@@ -153,6 +153,18 @@ std::vector<double> IncrementalSolver::HeldTotals(const std::vector<int64_t>& gr
   return totals;
 }
 
+std::vector<int64_t> IncrementalSolver::RowsToKeep() const {
+  std::vector<int64_t> groups = HeldGroups();
+  const size_t row_bytes = At(gram_.num_groups()) * sizeof(double);
+  const size_t room = std::max<size_t>(1, GramCache::kRowBytes / row_bytes);
+  if (groups.size() <= room) return groups;
+  std::stable_partition(groups.begin(), groups.end(),
+                        [&](int64_t i) { return held_[At(i)] < gram_.weights()[At(i)]; });
+  groups.resize(room);
+  std::sort(groups.begin(), groups.end());
+  return groups;
+}
+
 void IncrementalSolver::HoldNewGroups() {
   const auto num_groups = At(gram_.num_groups());
   const size_t num_new = num_groups - sums_.size();
@@ -231,7 +243,6 @@ void IncrementalSolver::Erase(absl::Span<const int64_t> ranks) {
 
 // Holes cost a little of everything.
 void IncrementalSolver::Compact() {
-  for (const int64_t i : HeldGroups()) gram_.Row(i);
   const std::vector<int64_t> before = gram_.Compact();
   factor_.Clear();
   if (sums_.size() == 0) return;
@@ -308,7 +319,7 @@ void IncrementalSolver::Conclude(Start* proposal) {
     factor_.Clear();
     Prepare();  // holds the solution's totals
   }
-  gram_.KeepOnly(HeldGroups());
+  gram_.KeepOnly(RowsToKeep());
   // The homotopy's numbers end in roundings that a key which left had a part in.
   for (std::vector<double>* numbers : {&weights_, &a_, &gradient_, &shift_, &direction_.a,
                                        &direction_.gradient, &direction_.rates}) {

@@ -121,6 +121,8 @@ class IncrementalSolver {
   // Exactly these; others go. support ascends.
   void HoldOnly(const std::vector<int64_t>& support, const std::vector<double>& totals);
   std::vector<int64_t> HeldGroups() const;
+  // The margin set's first: every operation reads them, those of E only when they move.
+  std::vector<int64_t> RowsToKeep() const;
   std::vector<double> HeldTotals(const std::vector<int64_t>& groups) const;
   // The last key joins the reserve of the present solution if that is proved.
   bool JoinsReserve();
