@@ -168,19 +168,28 @@ PartitionSystem::PartitionSystem(GramCache* gram, double mass, double ridge, dou
     copies_ += weights_.back();
   }
   std::vector<DoubleDouble> error_weights;
-  for (const int64_t id : error_) {
-    error_weights.emplace_back(weights[static_cast<size_t>(id)]);
-    error_copies_ += weights[static_cast<size_t>(id)];
-  }
-  gram_ = gram->TakeBuffer(stride_ * (s + error_.size()));
-  for (size_t c = 0; c < s + error_.size(); ++c) {
-    const absl::Span<const double> row = gram->Row(c < s ? margin_[c] : error_[c - s]);
-    double* to = gram_.data() + c * stride_;
-    for (size_t i = 0; i < s; ++i) to[i] = row[static_cast<size_t>(margin_[i])];
-    std::fill(to + s, to + stride_, 0.0);
-  }
+  for (const int64_t id : error_) error_weights.emplace_back(weights[static_cast<size_t>(id)]);
+  for (const DoubleDouble& weight : error_weights) error_copies_ += weight.hi;
+  FillColumns();
   MatrixTimes(gram_.data() + s * stride_, stride_, error_weights, &error_part_);
   error_part_.resize(s);
+}
+
+// K is symmetric bit for bit, so the rows of S hold the columns of E as well.
+void PartitionSystem::FillColumns() {
+  const size_t s = margin_.size();
+  gram_ = cache_->TakeBuffer(stride_ * (s + error_.size()));
+  const std::vector<double> zeros(static_cast<size_t>(cache_->num_groups()), 0.0);
+  for (size_t first = 0; first < s; first += kRowsAtOnce) {
+    const double* rows[kRowsAtOnce];
+    for (size_t k = 0; k < kRowsAtOnce; ++k) {
+      rows[k] = first + k < s ? cache_->Row(margin_[first + k]).data() : zeros.data();
+    }
+    for (size_t c = 0; c < s + error_.size(); ++c) {
+      const auto column = static_cast<size_t>(c < s ? margin_[c] : error_[c - s]);
+      for (size_t k = 0; k < kRowsAtOnce; ++k) gram_[c * stride_ + first + k] = rows[k][column];
+    }
+  }
 }
 
 PartitionSystem::~PartitionSystem() { cache_->GiveBuffer(std::move(gram_)); }

@@ -21,7 +21,7 @@
 // Requires:  factor (cholesky.h) over exactly the margin set with the weights of gram, in any
 //            order; 0 < ridge' <= ridge.
 // Rejects:   Refine, RoundTo return false when the refinement does not converge.
-// Effects:   evaluates Gram rows of S and E; borrows the cache's buffer, so gram outlives it.
+// Effects:   evaluates Gram rows of S; borrows the cache's buffer, so gram outlives it.
 // Numerics:  what RoundTo returns is a function of the keys, parameters and classes alone: not of
 //            the factor or its order. Grid: doubles, and multiples of 2^-60 below 2^-8. Cost per
 //            step O(s (s + e)) in distinct keys.
@@ -75,6 +75,7 @@ class PartitionSystem {
  private:
   struct Wide;
 
+  void FillColumns();
   // r1; returns r0.
   double Residual(std::vector<double>* residual) const;
   // sqrt(sum_S w x^2).

@@ -229,7 +229,10 @@ absl::Status RunSvddBench(const BenchOptions& options) {
     std::printf("%7s  %-22s %11s %11s %11s %11s %9s\n", "keys", "what", "median ms", "least",
                 "greatest", "libsvm ms", "ratio");
   }
-  for (const int64_t n : options.sizes) LETHE_RETURN_IF_ERROR(RunSize(n, options));
+  for (const int64_t n : options.sizes) {
+    LETHE_RETURN_IF_ERROR(RunSize(n, options));
+    std::fflush(stdout);  // the larger ones take minutes
+  }
   return absl::OkStatus();
 }
 
