@@ -104,6 +104,7 @@ void PrintBytes(const Session& session, bool json) {
 absl::Status RunRow(const Session& session, const std::string& what,
                     const std::vector<int64_t>& ranks, const BenchOptions& options) {
   std::vector<uint64_t> ids;
+  ids.reserve(ranks.size());
   for (const int64_t rank : ranks) ids.push_back(session.inputs().at(rank).token_id);
   const ForgetSelector selector = ForgetSelector::Ids(ids);
   Row row;

@@ -298,20 +298,21 @@ absl::StatusOr<std::unique_ptr<ModelState>> BankEdit::Finish(const Checkpoint& c
   LETHE_CHECK(refreshed_ && rank_ + 1 == num_after());
   const size_t bank = *before_.model().config().bank;
   const bool new_end = !end_.tails.empty();
-  BankToken last = new_end ? std::move(end_.last) : bank_before().last();
+  BankToken last = bank_before().last();
+  if (new_end) last = std::move(end_.last);
   LETHE_ASSIGN_OR_RETURN(MemoryLayerState::Groups groups, FinishGroups(checkpoint));
   std::unique_ptr<ModelState> state = before_.EmptyCopy();
   for (size_t i = 0; i < before_.layers_.size(); ++i) {
     if (i == bank) {
-      stored_.Truncate(num_after() - 1);
-      stored_.DropBeyondLimit();
-      state->layers_.push_back(
-          bank_before().With(std::move(groups), std::move(stored_), std::move(last)));
+      state->layers_.push_back(nullptr);  // below
     } else {
       state->layers_.push_back(i < bank && new_end ? std::move(local_layers_[i])
                                                    : before_.layers_[i]->Clone());
     }
   }
+  stored_.Truncate(num_after() - 1);
+  stored_.DropBeyondLimit();
+  state->layers_[bank] = bank_before().With(std::move(groups), std::move(stored_), std::move(last));
   LETHE_RETURN_IF_ERROR(state->RepeatLast(num_after()));
   return state;
 }

@@ -61,11 +61,11 @@ ForgetRoute PlanRoute(const ModelState& state, const SnapshotLadder& ladder,
                       absl::Span<const int64_t> removed, std::optional<ForgetWay> wanted) {
   const int64_t num_before = state.num_tokens();
   const int64_t num_after = num_before - static_cast<int64_t>(removed.size());
-  const ForgetRoute reevaluation =
+  ForgetRoute reevaluation =
       Reevaluation(ladder, !state.SvGroups().empty(), removed.front(), num_before, num_after);
   const bool possible = state.bank() != nullptr && num_after > 0;
   if (!possible || wanted == ForgetWay::kReevaluation) return reevaluation;
-  const ForgetRoute replay = Replay(state, ladder, removed, num_before, num_after);
+  ForgetRoute replay = Replay(state, ladder, removed, num_before, num_after);
   if (wanted == ForgetWay::kReplay) return replay;
   const bool fits = replay.edit.num_dropped <= state.bank()->stored().max_rows();
   return fits && replay.cost < reevaluation.cost ? replay : reevaluation;
