@@ -1,7 +1,8 @@
 """Trains lethe-tiny on one GPU or several, in stages, resumable.
 
     python3 trainer.py --text train.xz --out DIR [--resume DIR] --stages T:BATCH:LENGTH:LR0:LR1:GATE_STEPS:DROP ...
-    torchrun --nproc-per-node 2 trainer.py ...              the same on two GPUs (ranks.py)
+
+On several GPUs one such process runs a GPU (ranks.py); recipe starts them, for torchrun takes --start for an option of its own.
 
 A stage lasts LENGTH seconds, "500M" tokens or "500M@100", whichever of the two ends first, and moves the learning rate linearly from LR0 to LR1.
 On several GPUs a length is tokens only, for their clocks differ; BATCH is the whole batch.

@@ -79,8 +79,11 @@ absl::StatusOr<std::string> DigestParts(Client& client, const std::string& sessi
 
 absl::Status Certify(Context& context, CertifyOptions& options) {
   LETHE_ASSIGN_OR_RETURN(*options.request.mutable_nonce(), ParseNonce(options.nonce_hex));
-  // Before the server signs a record that then could not be kept.
-  LETHE_RETURN_IF_ERROR(PrepareDirectory(options.directory));
+  // Before the server signs a record that then could not be kept. With a request id it can be asked for
+  // again, also into the directory that holds the first answer.
+  if (options.request.request_id().empty()) {
+    LETHE_RETURN_IF_ERROR(PrepareDirectory(options.directory));
+  }
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   absl::StatusOr<v1::CertifyResponse> response = absl::UnknownError("");
   {

@@ -312,7 +312,8 @@ TEST_F(ServerStoryTest, RecordsAndProofsOfTheLog) {
   Append(session, LongText(70));
   ASSERT_EQ(Run({"certify", session, "--out", Path("a")}).exit_code, kExitDone);
   ASSERT_EQ(Run({"forget", session, "--ids", "0-4", "--derived", "fail"}).exit_code, kExitDone);
-  ASSERT_EQ(Run({"certify", session, "--out", Path("b")}).exit_code, kExitDone);
+  for (int repeat = 0; repeat < 2; ++repeat)
+    ASSERT_EQ(Run({"certify", session, "--out", Path("b"), "--request-id", "r"}).exit_code, 0);
   EXPECT_EQ(RunJson({"audit", "records", "--session", session})["records"].size(), 3u);
   EXPECT_EQ(RunJson({"audit", "log"})["tree_size"], 3);
   const ProgramRun consistency = Run({"audit", "consistency", "1", "3"});
