@@ -29,15 +29,6 @@ void ExpectRetrained(const Params& params, IncrementalSolver* solver) {
   ASSERT_LE(solver->solution().smallest_margin, (1.0 + 1e-6) * retrained.smallest_margin + 1e-9);
 }
 
-std::vector<int64_t> RandomRanks(int64_t count, int64_t n, std::mt19937_64* random) {
-  std::vector<int64_t> ranks(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) ranks[static_cast<size_t>(i)] = i;
-  std::shuffle(ranks.begin(), ranks.end(), *random);
-  ranks.resize(static_cast<size_t>(count));
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
-
 TEST(SvddIncrementalTest, EveryOperationEqualsRetraining) {
   std::mt19937_64 random(1);
   for (const KeyKind kind : kAllKinds) {

@@ -190,4 +190,13 @@ std::vector<double> WithoutKeys(absl::Span<const double> keys, int64_t dim,
   return kept;
 }
 
+std::vector<int64_t> RandomRanks(int64_t count, int64_t n, std::mt19937_64* random) {
+  std::vector<int64_t> ranks(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) ranks[static_cast<size_t>(i)] = i;
+  std::shuffle(ranks.begin(), ranks.end(), *random);
+  ranks.resize(static_cast<size_t>(count));
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
 }  // namespace lethe::svdd

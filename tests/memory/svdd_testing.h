@@ -51,6 +51,9 @@ double KktViolation(const Params& params, absl::Span<const double> keys, const S
 std::vector<double> WithoutKeys(absl::Span<const double> keys, int64_t dim,
                                 const std::vector<int64_t>& ranks);
 
+// `count` ascending distinct ranks below n.
+std::vector<int64_t> RandomRanks(int64_t count, int64_t n, std::mt19937_64* random);
+
 }  // namespace lethe::svdd
 
 #endif  // LETHE_TESTS_MEMORY_SVDD_TESTING_H_

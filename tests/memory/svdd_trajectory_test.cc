@@ -24,16 +24,6 @@ void ExpectRetrained(const Params& params, IncrementalSolver* solver) {
   ASSERT_TRUE(SameBits(retrained, solver->solution())) << "n " << solver->num_keys();
 }
 
-std::vector<int64_t> RandomRanks(int64_t count, int64_t n, std::mt19937_64* random) {
-  std::vector<int64_t> ranks;
-  while (static_cast<int64_t>(ranks.size()) < count) {
-    const auto rank = static_cast<int64_t>((*random)() % static_cast<uint64_t>(n));
-    const auto place = std::lower_bound(ranks.begin(), ranks.end(), rank);
-    if (place == ranks.end() || *place != rank) ranks.insert(place, rank);
-  }
-  return ranks;
-}
-
 // One of: a key, a batch, a removal, a removal of several; n stays near `size`.
 void Operate(KeyKind kind, int64_t dim, int64_t size, std::mt19937_64* random,
              IncrementalSolver* solver) {
