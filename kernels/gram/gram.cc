@@ -72,9 +72,10 @@ HWY_INLINE V4 SquaredDistances(const T* x, const T* const* rows, size_t dim) {
   return JoinLanes(low, high);
 }
 
-template <typename T>
-void GramRowImpl(absl::Span<const T> x, absl::Span<const T> keys, double sigma,
-                 absl::Span<double> out) {
+// finish: from t to what is stored.
+template <typename T, typename Finish>
+void RowImpl(absl::Span<const T> x, absl::Span<const T> keys, double sigma, absl::Span<double> out,
+             const Finish& finish) {
   const size_t dim = x.size();
   LETHE_CHECK(dim >= 1 && keys.size() == out.size() * dim);
   const D4 d;
@@ -86,7 +87,7 @@ void GramRowImpl(absl::Span<const T> x, absl::Span<const T> keys, double sigma,
       rows[j] = keys.data() + (i + (j < here ? j : 0)) * dim;
     }
     const V4 t = hn::Div(SquaredDistances(x.data(), rows, dim), sigma_squared);
-    const V4 value = simd::Exp(d, hn::Neg(t));
+    const V4 value = finish(t);
     if (here == kKeysAtOnce) {
       hn::StoreU(value, d, out.data() + i);
     } else {
@@ -97,16 +98,23 @@ void GramRowImpl(absl::Span<const T> x, absl::Span<const T> keys, double sigma,
   }
 }
 
+HWY_INLINE V4 Kernel(V4 t) { return simd::Exp(D4(), hn::Neg(t)); }
+
 }  // namespace
 
 void GramRow(absl::Span<const double> x, absl::Span<const double> keys, double sigma,
              absl::Span<double> out) {
-  GramRowImpl<double>(x, keys, sigma, out);
+  RowImpl<double>(x, keys, sigma, out, [](V4 t) { return Kernel(t); });
 }
 
 void GramRow(absl::Span<const float> x, absl::Span<const float> keys, double sigma,
              absl::Span<double> out) {
-  GramRowImpl<float>(x, keys, sigma, out);
+  RowImpl<float>(x, keys, sigma, out, [](V4 t) { return Kernel(t); });
+}
+
+void ScaledDistances(absl::Span<const double> x, absl::Span<const double> keys, double sigma,
+                     absl::Span<double> out) {
+  RowImpl<double>(x, keys, sigma, out, [](V4 t) { return t; });
 }
 
 double GramErrorBound(int64_t dim) {

@@ -1,7 +1,8 @@
-// GramRow: the one routine that evaluates the Gaussian kernel function between keys.
+// GramRow, ScaledDistances: the one routine that evaluates the Gaussian kernel function between keys,
+// and what it takes the exponential of.
 //
-// Equation:  out_i = exp(-|x - y_i|^2 / sigma^2) (SV-Attention, papers' kappa: sigma^2, not 2
-//            sigma^2).
+// Equation:  GramRow: out_i = exp(-t_i); ScaledDistances: out_i = t_i = |x - y_i|^2 / sigma^2
+//            (SV-Attention, papers' kappa: sigma^2, not 2 sigma^2).
 // Shapes:    x: [dim]; keys: [count][dim] row-major; out: [count]. f64, or f32 keys widened to f64
 //            without change of value.
 // Units:     none.
@@ -13,7 +14,8 @@
 //            8), each one fma chain, joined by the tree of kernels/math; a missing component is an
 //            exact no-op; so an entry depends on x, y_i and sigma alone, not on its place in a
 //            call. |out_i - kappa_i| <= GramErrorBound(dim) for the exact kappa of the stored bits,
-//            for |components| <= 2^400; underflow gives 0 and is covered. About 10 ns an entry at
+//            for |components| <= 2^400; underflow gives 0 and is covered. GramRow's bits are Exp(-t)
+//            of kernels/math at ScaledDistances' t. About 10 ns an entry at
 //            dim = 64 on one core.
 // Threads:   safe.
 #ifndef LETHE_KERNELS_GRAM_GRAM_H_
@@ -29,6 +31,9 @@ void GramRow(absl::Span<const double> x, absl::Span<const double> keys, double s
              absl::Span<double> out);
 void GramRow(absl::Span<const float> x, absl::Span<const float> keys, double sigma,
              absl::Span<double> out);
+
+void ScaledDistances(absl::Span<const double> x, absl::Span<const double> keys, double sigma,
+                     absl::Span<double> out);
 
 // The bound u_kappa above.
 double GramErrorBound(int64_t dim);
