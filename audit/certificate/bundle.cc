@@ -16,35 +16,55 @@ namespace lethe::audit {
 namespace {
 
 constexpr uint64_t kDimMax = uint64_t{1} << 16;
-constexpr size_t kF32Digits = 8;
 
-Json MatrixJson(absl::Span<const float> values, size_t num_columns) {
+size_t NumDigits(NumberFormat format) { return format == NumberFormat::kF64 ? 16 : 8; }
+
+std::string HexOf(double value, NumberFormat format) {
+  return format == NumberFormat::kF64 ? HexF64(value) : HexF32(static_cast<float>(value));
+}
+
+absl::StatusOr<double> ParseHex(absl::string_view hex, NumberFormat format) {
+  if (format == NumberFormat::kF64) return ParseHexF64(hex);
+  LETHE_ASSIGN_OR_RETURN(const float value, ParseHexF32(hex));
+  return static_cast<double>(value);
+}
+
+Json MatrixJson(absl::Span<const double> values, size_t num_rows, size_t num_columns,
+                NumberFormat format) {
   Json::Array rows;
-  for (size_t begin = 0; begin < values.size(); begin += num_columns) {
+  for (size_t i = 0; i < num_rows; ++i) {
     std::string row;
-    row.reserve(num_columns * kF32Digits);
-    for (const float value : values.subspan(begin, num_columns)) row += HexF32(value);
+    row.reserve(num_columns * NumDigits(format));
+    for (const double value : values.subspan(i * num_columns, num_columns)) {
+      row += HexOf(value, format);
+    }
     rows.push_back(Json::String(row));
   }
   return Json::MakeArray(std::move(rows));
 }
 
-std::vector<float> ReadMatrix(absl::string_view key, uint64_t num_rows, uint64_t num_columns,
-                              JsonReader* reader) {
-  const std::vector<std::string> rows = reader->Strings(key);
-  if (rows.size() != num_rows) {
+struct Shape {
+  uint64_t num_rows = 0;
+  uint64_t num_columns = 0;
+};
+
+std::vector<double> ReadMatrix(absl::string_view key, const std::vector<std::string>& rows,
+                               const Shape& shape, NumberFormat format, JsonReader* reader) {
+  if (rows.size() != shape.num_rows) {
     reader->Fail(key, "want one row per token id");
     return {};
   }
-  std::vector<float> values;
-  values.reserve(num_rows * num_columns);
+  const size_t num_digits = NumDigits(format);
+  std::vector<double> values;
+  values.reserve(shape.num_rows * shape.num_columns);
   for (const std::string& row : rows) {
-    if (row.size() != num_columns * kF32Digits) {
-      reader->Fail(key, "want 8 hex digits per column");
+    if (row.size() != shape.num_columns * num_digits) {
+      reader->Fail(key, "want 8 hex digits per column, or 16 in all rows of keys and values");
       return {};
     }
-    for (size_t i = 0; i < row.size(); i += kF32Digits) {
-      const absl::StatusOr<float> value = ParseHexF32(absl::string_view(row).substr(i, kF32Digits));
+    for (size_t i = 0; i < row.size(); i += num_digits) {
+      const absl::StatusOr<double> value =
+          ParseHex(absl::string_view(row).substr(i, num_digits), format);
       if (!value.ok() || !std::isfinite(*value)) {
         reader->Fail(key, "want finite numbers");
         return {};
@@ -55,25 +75,37 @@ std::vector<float> ReadMatrix(absl::string_view key, uint64_t num_rows, uint64_t
   return values;
 }
 
+void ReadInputs(JsonReader* reader, BundleHead* head) {
+  const std::vector<std::string> keys = reader->Strings("keys");
+  const bool wide =
+      !keys.empty() && keys[0].size() == head->key_dim * NumDigits(NumberFormat::kF64);
+  head->format = wide ? NumberFormat::kF64 : NumberFormat::kF32;
+  const uint64_t n = head->token_ids.size();
+  head->keys = ReadMatrix("keys", keys, {n, head->key_dim}, head->format, reader);
+  head->values =
+      ReadMatrix("values", reader->Strings("values"), {n, head->value_dim}, head->format, reader);
+}
+
 Json HeadJson(const BundleHead& head) {
   std::string classes;
   Json::Array a;
   for (const KeyClass key_class : head.classes) classes.push_back(static_cast<char>(key_class));
   for (const double value : head.a) a.push_back(JsonF64(value));
-  return Json::MakeObject({{"a", Json::MakeArray(std::move(a))},
-                           {"boxMass", JsonF64(head.box_mass)},
-                           {"classes", Json::String(classes)},
-                           {"group", JsonU64(head.group)},
-                           {"head", JsonU64(head.head)},
-                           {"keyDim", JsonU64(head.key_dim)},
-                           {"keys", MatrixJson(head.keys, head.key_dim)},
-                           {"layer", JsonU64(head.layer)},
-                           {"rho", JsonF64(head.rho)},
-                           {"ridge", JsonF64(head.ridge)},
-                           {"sigma", JsonF64(head.sigma)},
-                           {"tokenIds", TokenIdRangesJson(head.token_ids)},
-                           {"valueDim", JsonU64(head.value_dim)},
-                           {"values", MatrixJson(head.values, head.value_dim)}});
+  return Json::MakeObject(
+      {{"a", Json::MakeArray(std::move(a))},
+       {"boxMass", JsonF64(head.box_mass)},
+       {"classes", Json::String(classes)},
+       {"group", JsonU64(head.group)},
+       {"head", JsonU64(head.head)},
+       {"keyDim", JsonU64(head.key_dim)},
+       {"keys", MatrixJson(head.keys, head.token_ids.size(), head.key_dim, head.format)},
+       {"layer", JsonU64(head.layer)},
+       {"rho", JsonF64(head.rho)},
+       {"ridge", JsonF64(head.ridge)},
+       {"sigma", JsonF64(head.sigma)},
+       {"tokenIds", TokenIdRangesJson(head.token_ids)},
+       {"valueDim", JsonU64(head.value_dim)},
+       {"values", MatrixJson(head.values, head.token_ids.size(), head.value_dim, head.format)}});
 }
 
 std::vector<KeyClass> ReadClasses(JsonReader* reader) {
@@ -113,23 +145,21 @@ BundleHead ReadHead(JsonReader reader) {
   head.key_dim = reader.U64("keyDim");
   head.value_dim = reader.U64("valueDim");
   if (head.key_dim < 1 || head.key_dim > kDimMax) reader.Fail("keyDim", "want 1 to 65536");
-  if (head.value_dim < 1 || head.value_dim > kDimMax) reader.Fail("valueDim", "want 1 to 65536");
+  if (head.value_dim > kDimMax) reader.Fail("valueDim", "want 0 to 65536");
   head.token_ids = ReadTokenIds("tokenIds", kOpeningIdsMax, &reader);
   head.classes = ReadClasses(&reader);
   head.a = ReadA(&reader);
   if (head.classes.size() != head.token_ids.size() || head.a.size() != head.token_ids.size()) {
     reader.Fail("classes", "want one class and one a per token id");
   }
-  head.keys = ReadMatrix("keys", head.token_ids.size(), head.key_dim, &reader);
-  head.values = ReadMatrix("values", head.token_ids.size(), head.value_dim, &reader);
+  ReadInputs(&reader, &head);
   reader.Finish();
   return head;
 }
 
 absl::Status CheckHead(const BundleHead& head) {
   const size_t n = head.token_ids.size();
-  const bool dims = head.key_dim >= 1 && head.key_dim <= kDimMax && head.value_dim >= 1 &&
-                    head.value_dim <= kDimMax;
+  const bool dims = head.key_dim >= 1 && head.key_dim <= kDimMax && head.value_dim <= kDimMax;
   if (!dims || head.classes.size() != n || head.a.size() != n ||
       head.keys.size() != n * head.key_dim || head.values.size() != n * head.value_dim) {
     return absl::InvalidArgumentError("bundle: a head's arrays have different lengths");

@@ -2,10 +2,11 @@
 // state digest.
 //
 // Equation:  canonical JSON (statement.h); f32 = 8 and f64 = 16 hex digits of the IEEE-754 bits,
-//            most significant first; a row of a matrix is one string. parts: the state digest's
-//            parts in order (audit/state/state_digest.h).
-// Shapes:    per head: keys [n][key_dim] f32, values [n][value_dim] f32, classes, a, token_ids:
-//            [n], rank order.
+//            most significant first; a row of a matrix is one string, and the width of its numbers
+//            says their format. parts: the state digest's parts in order (audit/state/state_digest.h).
+// Shapes:    per head: keys [n][key_dim], values [n][value_dim], classes, a, token_ids: [n], rank
+//            order. Keys and values are f32 in a model's memory and f64 in a vector session, whose
+//            value_dim may be 0.
 // Units:     a = alpha * m in [0, 1]; box_mass M = 1/C; sigma as in exp(-||x-y||^2 / sigma^2).
 // Requires:  none.
 // Rejects:   ParseBundle: INVALID_ARGUMENT for any other bytes than WriteBundle's, inconsistent
@@ -33,6 +34,9 @@ namespace lethe::audit {
 inline constexpr char kBundleType[] = "https://lethe.dev/bundle/v1";
 inline constexpr size_t kBundleBytesMax = size_t{1} << 30;
 
+// As the state holds keys and values, and as its digest hashes them.
+enum class NumberFormat : uint8_t { kF32, kF64 };
+
 struct BundleHead {
   uint64_t layer = 0;
   uint64_t group = 0;
@@ -46,8 +50,9 @@ struct BundleHead {
   std::vector<uint64_t> token_ids;
   std::vector<KeyClass> classes;
   std::vector<double> a;
-  std::vector<float> keys;
-  std::vector<float> values;
+  NumberFormat format = NumberFormat::kF32;  // without keys: as parsed, kF32
+  std::vector<double> keys;                  // f32 ones widened, exactly
+  std::vector<double> values;
 };
 
 struct ProofBundle {

@@ -1,10 +1,12 @@
 #include "audit/certificate/head_proof.h"
 
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 
 #include "audit/state/input_tree.h"
+#include "kernels/base/byte_io.h"
 #include "kernels/base/status_macros.h"
 #include "memory/svdd/problem.h"
 
@@ -17,9 +19,17 @@ svdd::Partition ToPartition(KeyClass key_class) {
   return svdd::Partition::kReserve;
 }
 
-absl::string_view FloatBytes(absl::Span<const float> values) {
-  return absl::string_view(reinterpret_cast<const char*>(values.data()),
-                           values.size() * sizeof(float));
+// The numbers' bytes, little-endian, as the digest hashes them.
+std::string NumberBytes(absl::Span<const double> values, NumberFormat format) {
+  ByteWriter bytes;
+  for (const double value : values) {
+    if (format == NumberFormat::kF64) {
+      bytes.F64(value);
+    } else {
+      bytes.F32(static_cast<float>(value));
+    }
+  }
+  return bytes.bytes();
 }
 
 }  // namespace
@@ -33,11 +43,10 @@ absl::StatusOr<svdd::OptimalityBounds> ProveHead(const BundleHead& head) {
   if (params.box_mass != head.box_mass) {
     return absl::InvalidArgumentError("box_mass: want an integer where it is within 1e-9 of one");
   }
-  const std::vector<double> keys(head.keys.begin(), head.keys.end());
   std::vector<svdd::Partition> classes;
   classes.reserve(head.classes.size());
   for (const KeyClass key_class : head.classes) classes.push_back(ToPartition(key_class));
-  return svdd::ProveOptimality(params, keys, classes, head.a, head.rho);
+  return svdd::ProveOptimality(params, head.keys, classes, head.a, head.rho);
 }
 
 DeviationBounds ToDeviation(const svdd::OptimalityBounds& bounds) {
@@ -59,12 +68,12 @@ SupportState HeadSupportState(const BundleHead& head) {
   support.num_gated = head.token_ids.size();
   support.rho = head.rho;
   std::vector<Sha256Digest> leaves;
-  const absl::Span<const float> keys(head.keys);
-  const absl::Span<const float> values(head.values);
+  const absl::Span<const double> keys(head.keys);
+  const absl::Span<const double> values(head.values);
   for (size_t rank = 0; rank < head.token_ids.size(); ++rank) {
-    leaves.push_back(
-        InputTree::LeafHash(FloatBytes(keys.subspan(rank * head.key_dim, head.key_dim)),
-                            FloatBytes(values.subspan(rank * head.value_dim, head.value_dim))));
+    leaves.push_back(InputTree::LeafHash(
+        NumberBytes(keys.subspan(rank * head.key_dim, head.key_dim), head.format),
+        NumberBytes(values.subspan(rank * head.value_dim, head.value_dim), head.format)));
     if (head.classes[rank] == KeyClass::kReserve) continue;
     const bool margin = head.classes[rank] == KeyClass::kMargin;
     support.rows.push_back(

@@ -115,15 +115,16 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
   statement.stores = draft.stores;
   statement.derived_kept = CommitSet(salt, draft.derived_kept);
   statement.forgot = CommitSet(salt, draft.forgotten);
-  if (draft.kind == RecordKind::kForget) {
-    statement.derived_policy = draft.derived_policy;
-    // Under the previous record's salt, which this Forget destroys: this record's own opening must
+  if (draft.kind == RecordKind::kForget) statement.derived_policy = draft.derived_policy;
+  if (RemovesInputs(draft.kind)) {
+    // Under the previous record's salt, which this change destroys: this record's own opening must
     // not let its holder test guesses about what was forgotten.
     const Secret32 before_salt =
         records.last_salt_.has_value() ? *records.last_salt_ : Secret32::Random();
     statement.before_digest = CommitState(before_salt, draft.digest_before);
   }
-  statement.residual_scopes = ResidualScopes(draft.retains_derived || !draft.derived_kept.empty());
+  statement.residual_scopes =
+      ResidualScopes({draft.retains_derived || !draft.derived_kept.empty(), draft.inputs_evicted});
   return statement;
 }
 
@@ -146,7 +147,7 @@ absl::StatusOr<FinishedRecord> Recorder::Record(const RecordDraft& draft, Sessio
   Opening opening{salt,           draft.digest_after, record.leaf_hash,
                   draft.retained, draft.forgotten,    draft.derived_kept};
   record.opening = WriteOpening(opening);
-  if (draft.kind == RecordKind::kForget) records->DestroyOpenings();
+  if (RemovesInputs(draft.kind)) records->DestroyOpenings();
   records->openings_.push_back(std::move(opening));
   records->last_salt_ = salt;
   records->prev_ = record.leaf_hash;

@@ -9,7 +9,7 @@
 // Rejects:   INVALID_ARGUMENT as WriteStatement; DATA_LOSS when the log is frozen. On error nothing
 //            changed: neither log nor `records`.
 // Effects:   Record appends one leaf with the envelope as its body and advances the session's
-//            sequence. With draft.kind == kForget the openings of all earlier records of the
+//            sequence. When it took inputs out (RemovesInputs) the openings of all earlier records of the
 //            session are then destroyed (wiped).
 // Numerics:  none; one HMAC per retained id and one SHA-256 pair per partition row.
 // Threads:   Recorder is safe; one SessionRecords is used by one thread at a time.
@@ -57,14 +57,16 @@ struct RecordDraft {
   std::string request_id;
   std::string issued_at;
   EngineIdentity engine;
-  Sha256Digest digest_before{};  // Forget only
+  Sha256Digest digest_before{};  // Forget and select
   Sha256Digest digest_after{};
   std::vector<uint64_t> retained;   // after the event, ascending
-  std::vector<uint64_t> forgotten;  // Forget only, ascending
+  std::vector<uint64_t> forgotten;  // Forget; select: evicted; ascending
   DerivedPolicy derived_policy = DerivedPolicy::kFail;
   std::vector<uint64_t> derived_kept;  // ascending
   // True when the session still holds tokens drawn from inputs forgotten by this or an earlier record.
   bool retains_derived = false;
+  // True when this or an earlier record of the session is a selection.
+  bool inputs_evicted = false;
   std::vector<LayerReport> layers;
   std::vector<MemoryDraft> memories;
   // Certify only: the record carries P2; then every head with keys has its deviation.

@@ -4,9 +4,10 @@
 
 namespace lethe::audit {
 
-std::vector<std::string> ResidualScopes(bool derived_tokens_kept) {
+std::vector<std::string> ResidualScopes(const ScopeFacts& facts) {
   std::vector<std::string> scopes = {kScopeBackups, kScopeClientCopies};
-  if (derived_tokens_kept) scopes.emplace_back(kScopeDerivedKept);
+  if (facts.derived_tokens_kept) scopes.emplace_back(kScopeDerivedKept);
+  if (facts.inputs_evicted) scopes.emplace_back(kScopeEvicted);
   for (const char* scope : {kScopeExportedStates, kScopeModelWeights, kScopeOpenings,
                             kScopePhysicalErasure, kScopeProxyLogs, kScopeTokenIdGaps}) {
     scopes.emplace_back(scope);
@@ -14,8 +15,8 @@ std::vector<std::string> ResidualScopes(bool derived_tokens_kept) {
   return scopes;
 }
 
-absl::Status CheckResidualScopes(absl::Span<const std::string> scopes, bool derived_tokens_kept) {
-  const std::vector<std::string> want = ResidualScopes(derived_tokens_kept);
+absl::Status CheckResidualScopes(absl::Span<const std::string> scopes, const ScopeFacts& facts) {
+  const std::vector<std::string> want = ResidualScopes(facts);
   for (size_t i = 0; i < want.size(); ++i) {
     if (i >= scopes.size() || scopes[i] != want[i]) {
       return absl::InvalidArgumentError(absl::StrCat("residual: entry ", i, ": want ", want[i]));

@@ -23,6 +23,9 @@ namespace lethe::audit {
 inline constexpr char kScopeBackups[] = "backups-not-expired";
 inline constexpr char kScopeClientCopies[] = "client-copies";
 inline constexpr char kScopeDerivedKept[] = "derived-tokens-kept";
+// The state is that of a history without what selections evicted; those were chosen in the presence of
+// inputs that may have been forgotten since.
+inline constexpr char kScopeEvicted[] = "evicted-inputs";
 inline constexpr char kScopeExportedStates[] = "exported-states";
 inline constexpr char kScopeModelWeights[] = "model-weights";
 inline constexpr char kScopeOpenings[] = "openings-and-bundles-handed-out";
@@ -30,11 +33,16 @@ inline constexpr char kScopePhysicalErasure[] = "physical-erasure-of-memory-and-
 inline constexpr char kScopeProxyLogs[] = "proxy-logs";
 inline constexpr char kScopeTokenIdGaps[] = "token-id-gaps";
 
-// The scopes that every record names, and "derived-tokens-kept" where some were kept; sorted. This
-// release keeps sessions in memory and claims no physical erasure, so that scope is always named.
-std::vector<std::string> ResidualScopes(bool derived_tokens_kept);
+struct ScopeFacts {
+  bool derived_tokens_kept = false;
+  bool inputs_evicted = false;
+};
 
-absl::Status CheckResidualScopes(absl::Span<const std::string> scopes, bool derived_tokens_kept);
+// The scopes that every record names, and those of the facts; sorted. This
+// release keeps sessions in memory and claims no physical erasure, so that scope is always named.
+std::vector<std::string> ResidualScopes(const ScopeFacts& facts);
+
+absl::Status CheckResidualScopes(absl::Span<const std::string> scopes, const ScopeFacts& facts);
 
 }  // namespace lethe::audit
 

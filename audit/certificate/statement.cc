@@ -24,6 +24,24 @@ constexpr char kDeviationMethod[] = "duality-gap-double-double";
 constexpr char kProofState[] = "P1";
 constexpr char kProofOptimality[] = "P2";
 
+struct KindNames {
+  RecordKind kind;
+  const char* type;
+  const char* name;
+};
+constexpr std::array<KindNames, 3> kKinds = {{
+    {RecordKind::kForget, kForgetPredicateType, "forget"},
+    {RecordKind::kCertify, kCertifyPredicateType, "certify"},
+    {RecordKind::kSelect, kSelectPredicateType, "select"},
+}};
+
+const KindNames& KindEntry(RecordKind kind) {
+  for (const KindNames& entry : kKinds) {
+    if (entry.kind == kind) return entry;
+  }
+  return kKinds[0];
+}
+
 constexpr std::array<std::pair<DerivedPolicy, absl::string_view>, 3> kPolicyNames = {{
     {DerivedPolicy::kKeepAndReport, "KEEP_AND_REPORT"},
     {DerivedPolicy::kForgetDerived, "FORGET_DERIVED"},
@@ -98,19 +116,29 @@ Json MemoryJson(const MemoryReport& memory) {
   return Json::MakeObject(std::move(object));
 }
 
-void AppendForgetFields(const Statement& statement, Json::Object* predicate) {
+Json StoresJson(const Statement& statement) {
   Json::Array stores;
   for (const StoreReport& store : statement.stores) {
     stores.push_back(Json::MakeObject(
         {{"result", Json::String(store.result)}, {"store", Json::String(store.store)}}));
   }
+  return Json::MakeArray(std::move(stores));
+}
+
+void AppendForgetFields(const Statement& statement, Json::Object* predicate) {
   predicate->push_back({"before", JsonDigest(statement.before_digest)});
   predicate->push_back(
       {"derived",
        Json::MakeObject({{"kept", SetJson(statement.derived_kept)},
                          {"policy", Json::String(DerivedPolicyName(statement.derived_policy))}})});
   predicate->push_back({"forgot", SetJson(statement.forgot)});
-  predicate->push_back({"stores", Json::MakeArray(std::move(stores))});
+  predicate->push_back({"stores", StoresJson(statement)});
+}
+
+void AppendSelectFields(const Statement& statement, Json::Object* predicate) {
+  predicate->push_back({"before", JsonDigest(statement.before_digest)});
+  predicate->push_back({"evicted", SetJson(statement.forgot)});
+  predicate->push_back({"stores", StoresJson(statement)});
 }
 
 Json PredicateJson(const Statement& statement) {
@@ -141,6 +169,7 @@ Json PredicateJson(const Statement& statement) {
                             {"seq", JsonU64(statement.seq)},
                             {"session", JsonDigest(statement.session_pseudonym)}};
   if (statement.kind == RecordKind::kForget) AppendForgetFields(statement, &predicate);
+  if (statement.kind == RecordKind::kSelect) AppendSelectFields(statement, &predicate);
   return Json::MakeObject(std::move(predicate));
 }
 
@@ -201,13 +230,7 @@ MemoryReport ReadMemory(JsonReader reader) {
   return memory;
 }
 
-void ReadForgetFields(JsonReader* predicate, Statement* statement) {
-  statement->before_digest = predicate->Digest("before");
-  JsonReader derived = predicate->Object("derived");
-  statement->derived_kept = ReadSet(derived.Object("kept"));
-  statement->derived_policy = ReadName(kPolicyNames, "policy", &derived);
-  derived.Finish();
-  statement->forgot = ReadSet(predicate->Object("forgot"));
+void ReadStores(JsonReader* predicate, Statement* statement) {
   for (JsonReader& store : predicate->Objects("stores")) {
     StoreReport report;
     report.result = store.String("result");
@@ -215,6 +238,23 @@ void ReadForgetFields(JsonReader* predicate, Statement* statement) {
     store.Finish();
     statement->stores.push_back(std::move(report));
   }
+}
+
+void ReadForgetFields(JsonReader* predicate, Statement* statement) {
+  statement->before_digest = predicate->Digest("before");
+  JsonReader derived = predicate->Object("derived");
+  statement->derived_kept = ReadSet(derived.Object("kept"));
+  statement->derived_policy = ReadName(kPolicyNames, "policy", &derived);
+  derived.Finish();
+  statement->forgot = ReadSet(predicate->Object("forgot"));
+  ReadStores(predicate, statement);
+}
+
+void ReadSelectFields(JsonReader* predicate, Statement* statement) {
+  statement->before_digest = predicate->Digest("before");
+  statement->forgot = ReadSet(predicate->Object("evicted"));
+  statement->derived_kept.root = MerkleEmptyRoot();
+  ReadStores(predicate, statement);
 }
 
 void ReadProofs(JsonReader* predicate, Statement* statement) {
@@ -251,12 +291,14 @@ void ReadPredicate(JsonReader predicate, Statement* statement) {
   statement->seq = predicate.U64("seq");
   statement->session_pseudonym = predicate.Digest("session");
   if (statement->kind == RecordKind::kForget) ReadForgetFields(&predicate, statement);
+  if (statement->kind == RecordKind::kSelect) ReadSelectFields(&predicate, statement);
   predicate.Finish();
 }
 
 absl::StatusOr<RecordKind> KindOf(absl::string_view predicate_type) {
-  if (predicate_type == kForgetPredicateType) return RecordKind::kForget;
-  if (predicate_type == kCertifyPredicateType) return RecordKind::kCertify;
+  for (const auto& [kind, type, name] : kKinds) {
+    if (predicate_type == type) return kind;
+  }
   return absl::InvalidArgumentError("predicateType: unknown");
 }
 
@@ -284,15 +326,14 @@ absl::StatusOr<Statement> ReadStatement(const Json& json) {
 }
 
 std::string StatementBytes(const Statement& statement) {
-  const char* predicate_type =
-      statement.kind == RecordKind::kForget ? kForgetPredicateType : kCertifyPredicateType;
   const Json subject = Json::MakeObject(
       {{"digest", Json::MakeObject({{"sha256", JsonDigest(statement.subject_digest)}})},
        {"name", Json::String(kSubjectName)}});
-  return WriteJson(Json::MakeObject({{"_type", Json::String(kStatementType)},
-                                     {"predicate", PredicateJson(statement)},
-                                     {"predicateType", Json::String(predicate_type)},
-                                     {"subject", Json::MakeArray({subject})}}));
+  return WriteJson(
+      Json::MakeObject({{"_type", Json::String(kStatementType)},
+                        {"predicate", PredicateJson(statement)},
+                        {"predicateType", Json::String(KindEntry(statement.kind).type)},
+                        {"subject", Json::MakeArray({subject})}}));
 }
 
 }  // namespace
@@ -334,6 +375,7 @@ absl::StatusOr<Statement> ParseStatement(absl::string_view bytes) {
   return statement;
 }
 
+absl::string_view RecordKindName(RecordKind kind) { return KindEntry(kind).name; }
 absl::string_view DerivedPolicyName(DerivedPolicy policy) { return NameOf(kPolicyNames, policy); }
 absl::string_view LayerMethodName(LayerMethod method) { return NameOf(kMethodNames, method); }
 

@@ -1,7 +1,7 @@
 // Statement: what a record of the audit log says, as a plain struct and as canonical JSON bytes.
 //
-// Equation:  an in-toto Statement v1 with predicateType https://lethe.dev/forget/v1 or
-//            …/certify/v1. Canonical JSON: keys sorted bytewise, no white space, printable ASCII,
+// Equation:  an in-toto Statement v1 with predicateType https://lethe.dev/forget/v1, …/certify/v1 or
+//            …/select/v1. Canonical JSON: keys sorted bytewise, no white space, printable ASCII,
 //            no numbers, no null; u64 = decimal string without leading zero, f64 = 16 hex digits of
 //            the IEEE-754 bits (most significant first), bytes = lowercase hex.
 // Shapes:    digests and commitments are 32 bytes; nonce 16 to 32 bytes.
@@ -34,12 +34,22 @@ inline constexpr char kPayloadType[] = "application/vnd.in-toto+json";
 inline constexpr char kStatementType[] = "https://in-toto.io/Statement/v1";
 inline constexpr char kForgetPredicateType[] = "https://lethe.dev/forget/v1";
 inline constexpr char kCertifyPredicateType[] = "https://lethe.dev/certify/v1";
+inline constexpr char kSelectPredicateType[] = "https://lethe.dev/select/v1";
 inline constexpr char kSubjectName[] = "session-state";
 inline constexpr size_t kNonceBytesMin = 16;
 inline constexpr size_t kNonceBytesMax = 32;
 inline constexpr size_t kStatementBytesMax = size_t{1} << 20;
 
-enum class RecordKind { kForget, kCertify };
+enum class RecordKind {
+  kForget,
+  kCertify,
+  kSelect,  // the reserve keys of the state that the record before certifies were evicted
+};
+
+// True for records of a change that took inputs out of the state.
+inline bool RemovesInputs(RecordKind kind) { return kind != RecordKind::kCertify; }
+// "forget", "certify", "select".
+absl::string_view RecordKindName(RecordKind kind);
 
 // What happens to tokens derived from forgotten ones (design C4).
 enum class DerivedPolicy { kKeepAndReport, kForgetDerived, kFail };
@@ -136,10 +146,11 @@ struct Statement {
   std::vector<StoreReport> stores;           // stores erased, with results
   std::vector<std::string> residual_scopes;  // what is not covered (scopes.h), sorted
 
-  // Forget records only. HMAC-SHA-256(certSalt of the session's previous record, state digest
+  // Forget and select records only. HMAC-SHA-256(certSalt of the session's previous record, state digest
   // before); at seq 1 under a salt that nobody keeps.
   Sha256Digest before_digest{};
-  CommittedSet forgot;
+  CommittedSet forgot;  // of a select record: evicted
+  // Forget records only.
   DerivedPolicy derived_policy = DerivedPolicy::kFail;
   CommittedSet derived_kept;
 };

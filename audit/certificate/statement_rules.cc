@@ -103,6 +103,16 @@ absl::Status CheckLayers(const Statement& statement) {
   return absl::OkStatus();
 }
 
+// A selection follows the record that certifies the state it was made in.
+absl::Status CheckSelectFields(const Statement& statement) {
+  if (statement.seq < 2) return Invalid("predicate.seq", "2 or more in a select record");
+  if (statement.forgot.count == 0) return Invalid("predicate.evicted", "at least one input");
+  if (statement.derived_kept.count > 0) {
+    return Invalid("predicate", "no derived tokens in a select record");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckForgetFields(const Statement& statement) {
   if (statement.kind == RecordKind::kCertify) {
     const bool empty = statement.forgot.count == 0 && statement.derived_kept.count == 0 &&
@@ -110,9 +120,12 @@ absl::Status CheckForgetFields(const Statement& statement) {
     return empty ? absl::OkStatus() : Invalid("predicate", "no Forget fields in a certify record");
   }
   LETHE_RETURN_IF_ERROR(CheckSet("predicate.forgot", statement.forgot));
+  if (statement.kind == RecordKind::kSelect) {
+    LETHE_RETURN_IF_ERROR(CheckSelectFields(statement));
+  }
   LETHE_RETURN_IF_ERROR(CheckSet("predicate.derived.kept", statement.derived_kept));
   if (statement.proves_optimality) {
-    return Invalid("predicate.proofs", "no P2 in a Forget record: it is computed at Certify");
+    return Invalid("predicate.proofs", "P2 in certify records alone");
   }
   if (statement.derived_kept.count > 0 &&
       statement.derived_policy != DerivedPolicy::kKeepAndReport) {
@@ -157,10 +170,14 @@ absl::Status CheckSequenceFields(const Statement& statement) {
 }
 
 absl::Status CheckScopeFields(const Statement& statement) {
-  // Derived tokens of earlier records are named too; a record that keeps some itself must name them.
+  // Derived tokens and selections of earlier records are named too; a record of its own must name them.
   const std::vector<std::string>& scopes = statement.residual_scopes;
-  const bool named = std::find(scopes.begin(), scopes.end(), kScopeDerivedKept) != scopes.end();
-  return CheckResidualScopes(scopes, named || statement.derived_kept.count > 0);
+  const auto names = [&scopes](const char* scope) {
+    return std::find(scopes.begin(), scopes.end(), scope) != scopes.end();
+  };
+  return CheckResidualScopes(scopes,
+                             {names(kScopeDerivedKept) || statement.derived_kept.count > 0,
+                              names(kScopeEvicted) || statement.kind == RecordKind::kSelect});
 }
 
 }  // namespace lethe::audit

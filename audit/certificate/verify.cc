@@ -172,14 +172,14 @@ std::optional<Opening> VerifyOpening(const std::string& bytes, const VerifyRepor
   }
   CheckOpenedSet("retained set", statement.retained, opening->salt, opening->retained, true,
                  report);
-  if (statement.kind == RecordKind::kForget) {
+  if (RemovesInputs(statement.kind)) {
     CheckOpenedSet("forgotten set", statement.forgot, opening->salt, opening->forgotten,
                    AreDisjoint(opening->forgotten, opening->retained), report);
     CheckOpenedSet("derived set", statement.derived_kept, opening->salt, opening->derived_kept,
                    IsSubset(opening->derived_kept, opening->retained), report);
   } else {
-    report->Skip("forgotten set", "not a Forget record");
-    report->Skip("derived set", "not a Forget record");
+    report->Skip("forgotten set", "a certify record removes nothing");
+    report->Skip("derived set", "a certify record removes nothing");
   }
   if (!matches) return std::nullopt;
   return *std::move(opening);

@@ -71,6 +71,20 @@ absl::Status CheckPath(const ProofBundle& bundle, const BundleContext& context) 
   return absl::OkStatus();
 }
 
+// The hashed bytes of a key and its value do not say where one ends, nor how wide a number is. In a
+// vector session, the only one with f64, the model's digest does.
+absl::Status CheckVectorModel(const ProofBundle& bundle, const BundleContext& context) {
+  for (const BundleHead& head : bundle.heads) {
+    if (head.format != NumberFormat::kF64) continue;
+    const VectorParams params = {head.key_dim, head.value_dim, head.sigma, head.box_mass,
+                                 head.ridge};
+    if (VectorModelDigest(params) != context.statement->engine.model_digest) {
+      return Wrong(head, "its parameters are not those of the statement's vector session");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The state's own first parts name the model, the numerics and the device it was evaluated with.
 absl::Status CheckEngine(const ProofBundle& bundle, const BundleContext& context) {
   const EngineIdentity& engine = context.statement->engine;
@@ -85,7 +99,7 @@ absl::Status CheckEngine(const ProofBundle& bundle, const BundleContext& context
           absl::StrCat("the digest's ", name, " is not the statement's"));
     }
   }
-  return absl::OkStatus();
+  return CheckVectorModel(bundle, context);
 }
 
 // The part "tokens" is the number of retained inputs as u64 little-endian (docs/state-digest.md).

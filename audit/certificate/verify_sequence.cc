@@ -9,7 +9,8 @@ namespace lethe::audit {
 namespace {
 
 constexpr const char* kSequenceChecks[] = {"sequence records", "sequence session",
-                                           "sequence numbers", "sequence links", "sequence order"};
+                                           "sequence numbers", "sequence links",
+                                           "sequence order",   "sequence selections"};
 
 // The index of the first record for which `holds(before, here)` is false; the size when none.
 template <typename Predicate>
@@ -29,6 +30,17 @@ void CheckPairs(const char* name, absl::string_view what, const std::vector<Veri
   } else {
     report->Fail(name, absl::StrCat("record ", violation + 1, ": ", what));
   }
+}
+
+// True unless `here` is a selection that `before` does not vouch for.
+bool SelectsReserve(const VerifyReport& before, const VerifyReport& here) {
+  const Statement& selection = *here.statement;
+  if (selection.kind != RecordKind::kSelect) return true;
+  const Statement& certified = *before.statement;
+  if (certified.memories.size() != 1) return false;
+  const MemoryReport& memory = certified.memories.front();
+  return memory.partition_proved && memory.num_reserve == selection.forgot.count &&
+         certified.retained.count == selection.retained.count + selection.forgot.count;
 }
 
 }  // namespace
@@ -79,6 +91,9 @@ SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const 
           return here.leaf_index > before.leaf_index;
         },
         &report);
+    CheckPairs("sequence selections",
+               "evicts other than the proved reserve of the state certified before it",
+               result.records, SelectsReserve, &report);
   }
   report.Finish();
   return result;

@@ -7,6 +7,11 @@
 #include "kernels/base/byte_io.h"
 
 namespace lethe::audit {
+namespace {
+
+constexpr char kVectorModelTag[] = "lethe-vector-session-v1";
+
+}  // namespace
 
 void StateParts::Add(absl::string_view name, absl::string_view bytes) {
   AddHash(name, Sha256Of(bytes));
@@ -63,6 +68,17 @@ std::string SupportStateBytes(const SupportState& support) {
 
 std::string SupportPartName(uint64_t layer, uint64_t group, uint64_t head) {
   return absl::StrCat("layer.", layer, ".group.", group, ".head.", head, ".support");
+}
+
+Sha256Digest VectorModelDigest(const VectorParams& params) {
+  ByteWriter writer;
+  writer.Raw(kVectorModelTag, sizeof kVectorModelTag);  // with its NUL
+  writer.U64(params.key_dim);
+  writer.U64(params.value_dim);
+  writer.F64(params.sigma);
+  writer.F64(params.box_mass);
+  writer.F64(params.ridge);
+  return Sha256Of(writer.bytes());
 }
 
 }  // namespace lethe::audit

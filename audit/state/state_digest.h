@@ -72,6 +72,17 @@ struct SupportState {
 std::string SupportStateBytes(const SupportState& support);
 std::string SupportPartName(uint64_t layer, uint64_t group, uint64_t head);
 
+// What "model" is in the digest of a vector session, which has none: the hash of the session's
+// parameters, "lethe-vector-session-v1\0" || u64 key_dim, value_dim || f64 sigma, box_mass, ridge.
+struct VectorParams {
+  uint64_t key_dim = 0;
+  uint64_t value_dim = 0;
+  double sigma = 0.0;
+  double box_mass = 0.0;
+  double ridge = 0.0;
+};
+Sha256Digest VectorModelDigest(const VectorParams& params);
+
 }  // namespace lethe::audit
 
 #endif  // LETHE_AUDIT_STATE_STATE_DIGEST_H_

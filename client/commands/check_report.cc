@@ -84,10 +84,6 @@ const char* ResultKey(audit::CheckResult result) {
   return "failed";
 }
 
-const char* KindName(audit::RecordKind kind) {
-  return kind == audit::RecordKind::kForget ? "forget" : "certify";
-}
-
 // Checks that could not run because an earlier one failed say nothing on their own.
 bool IsConsequence(const audit::Check& check) {
   return check.result == audit::CheckResult::kNotChecked &&
@@ -145,13 +141,16 @@ void PrintStatement(Context& context, const audit::VerifyReport& report) {
   const audit::Statement& statement = *report.statement;
   context.out() << "What the signed statement says:\n";
   FieldTable table;
-  table.Add("record", absl::StrCat(KindName(statement.kind), ", number ", statement.seq,
-                                   " of its session, leaf ", report.leaf_index, " of the log ",
-                                   statement.log_origin));
+  table.Add("record", absl::StrCat(audit::RecordKindName(statement.kind), ", number ",
+                                   statement.seq, " of its session, leaf ", report.leaf_index,
+                                   " of the log ", statement.log_origin));
   if (statement.kind == audit::RecordKind::kForget) {
     table.Add("forgotten", FormatCount(static_cast<int64_t>(statement.forgot.count), "input"));
     table.Add("derived tokens", absl::StrCat(audit::DerivedPolicyName(statement.derived_policy),
                                              ", ", statement.derived_kept.count, " kept"));
+  }
+  if (statement.kind == audit::RecordKind::kSelect) {
+    table.Add("evicted", FormatCount(static_cast<int64_t>(statement.forgot.count), "input"));
   }
   table.Add("retained", FormatCount(static_cast<int64_t>(statement.retained.count), "input"));
   table.Add("proofs",
@@ -175,7 +174,7 @@ Json ReportToJson(const audit::VerifyReport& report) {
   Json object{{"verified", report.ok()}, {"checks", checks}};
   if (report.statement) {
     const audit::Statement& statement = *report.statement;
-    object["record"] = Json{{"kind", KindName(statement.kind)},
+    object["record"] = Json{{"kind", audit::RecordKindName(statement.kind)},
                             {"log", statement.log_origin},
                             {"session_pseudonym", Hex(statement.session_pseudonym)},
                             {"seq", statement.seq},

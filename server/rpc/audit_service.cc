@@ -78,7 +78,7 @@ class AuditService final : public v1::AuditService::Service {
           LETHE_RETURN_IF_ERROR(AddRecord(refs[i].leaf_index, response));
           v1::AuditRecord* record = response->mutable_records(response->records_size() - 1);
           record->set_seq(refs[i].seq);
-          record->set_kind(RecordKindName(refs[i].kind));
+          record->set_kind(std::string(audit::RecordKindName(refs[i].kind)));
         }
       }
       const uint64_t end = begin + size;

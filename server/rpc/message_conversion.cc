@@ -1,6 +1,23 @@
 #include "server/rpc/message_conversion.h"
 
+#include "server/rpc/vector_conversion.h"
+
 namespace lethe {
+namespace {
+
+v1::PartitionClass ToMessage(svdd::Partition partition) {
+  switch (partition) {
+    case svdd::Partition::kMargin:
+      return v1::PARTITION_CLASS_MARGIN;
+    case svdd::Partition::kError:
+      return v1::PARTITION_CLASS_ERROR;
+    case svdd::Partition::kReserve:
+      break;
+  }
+  return v1::PARTITION_CLASS_RESERVE;
+}
+
+}  // namespace
 
 std::string DigestBytes(const audit::Sha256Digest& digest) {
   return std::string(digest.begin(), digest.end());
@@ -30,7 +47,12 @@ void SetSession(const SessionEntry& entry, v1::Session* message) {
   const SessionInfo info = entry.Info();
   const MemoryOverrides& memory = entry.options.memory;
   message->set_session_id(entry.session_id);
-  message->set_model(entry.model->config().name);
+  if (entry.model != nullptr) message->set_model(entry.model->config().name);
+  if (entry.vector_options.has_value()) {
+    SetVectorOptions(*entry.vector_options, message->mutable_vector_options());
+    message->set_epoch(info.epoch);
+    message->set_num_slow_solves(info.num_slow_solves);
+  }
   message->set_display_name(entry.display_name);
   v1::MemoryOptions* options = message->mutable_memory_options();
   if (memory.ovq_slots) options->set_ovq_slots(static_cast<int32_t>(*memory.ovq_slots));
@@ -50,6 +72,13 @@ void SetSession(const SessionEntry& entry, v1::Session* message) {
       static_cast<int32_t>(entry.create_time_us % 1'000'000 * 1'000));
 }
 
+void SetPartitionRow(const PartitionEntry& row, v1::PartitionRow* message) {
+  message->set_token_id(row.token_id);
+  message->set_partition_class(ToMessage(row.partition));
+  message->set_alpha(row.alpha);
+  message->set_g(row.g);
+}
+
 void SetCertificateRef(const std::string& session_id, const RecordRef& ref,
                        v1::CertificateRef* message) {
   message->set_session_id(session_id);
@@ -63,11 +92,7 @@ void SetCertificate(const std::string& session_id, const CertificateText& text,
   message->set_envelope(text.envelope);
   message->set_log_proof(text.log_proof);
   message->set_opening(text.opening);
-  message->set_kind(RecordKindName(text.ref.kind));
-}
-
-std::string RecordKindName(audit::RecordKind kind) {
-  return kind == audit::RecordKind::kForget ? "forget" : "certify";
+  message->set_kind(std::string(audit::RecordKindName(text.ref.kind)));
 }
 
 }  // namespace lethe

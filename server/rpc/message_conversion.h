@@ -21,6 +21,7 @@
 #include "lethe/v1/session.pb.h"
 #include "lethe/v1/types.pb.h"
 #include "server/certification/certifier.h"
+#include "server/certification/partition.h"
 #include "server/session_registry/session_entry.h"
 
 namespace lethe {
@@ -33,13 +34,11 @@ void SetRanges(const std::vector<TokenIdRange>& ranges,
 void SetDigest(const audit::Sha256Digest& digest, const std::vector<audit::StatePart>& parts,
                v1::StateDigest* message);
 void SetSession(const SessionEntry& entry, v1::Session* message);
+void SetPartitionRow(const PartitionEntry& row, v1::PartitionRow* message);
 void SetCertificateRef(const std::string& session_id, const RecordRef& ref,
                        v1::CertificateRef* message);
 void SetCertificate(const std::string& session_id, const CertificateText& text,
                     v1::Certificate* message);
-// "forget" or "certify".
-std::string RecordKindName(audit::RecordKind kind);
-
 }  // namespace lethe
 
 #endif  // LETHE_SERVER_RPC_MESSAGE_CONVERSION_H_

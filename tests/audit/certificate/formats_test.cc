@@ -57,7 +57,7 @@ TEST(StatementTest, BytesAreTheDocumentedOnes) {
   memory.smallest_margin = std::numeric_limits<double>::infinity();
   s.memories = {memory};
   s.stores = {{"session-memory", "replaced"}};
-  s.residual_scopes = ResidualScopes(false);
+  s.residual_scopes = ResidualScopes({});
   const std::string zeros(64, '0');
   const std::string empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
   const std::string empty_set = R"({"count":"0","root":")" + empty + R"("})";
@@ -129,7 +129,7 @@ TEST(StatementTest, BrokenRulesAreRefusedByName) {
       {"predicate.prev", [](Statement* s) { s->seq = 1; }, forget},
       {"residual", [](Statement* s) { s->residual_scopes.pop_back(); }, forget},
       {"residual", [](Statement* s) { s->residual_scopes.emplace_back("zzz"); }, forget},
-      {"residual", [](Statement* s) { s->residual_scopes = ResidualScopes(false); }, forget},
+      {"residual", [](Statement* s) { s->residual_scopes = ResidualScopes({}); }, forget},
   };
   for (const BrokenRule& rule : rules) {
     Statement statement = SharedWorld().record(rule.record).statement;
