@@ -27,6 +27,9 @@
 
 namespace lethe {
 
+// The longest subject label, in bytes.
+inline constexpr size_t kMaxSubjectBytes = 128;
+
 enum class InputKind : uint8_t { kPrompt, kAppended, kGenerated };
 
 struct Input {

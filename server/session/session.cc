@@ -9,6 +9,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "server/session/evaluation.h"
+#include "server/session/sv_heads_of.h"
 
 namespace lethe {
 namespace {
@@ -150,6 +151,18 @@ std::unique_ptr<Session> Session::Fork() const {
 }
 
 audit::StateParts Session::StateParts() const { return DigestPartsOf(*state_, repetition_counts_); }
+
+std::vector<SvHead> Session::SvHeads() const { return SvHeadsOf(*state_); }
+
+int64_t Session::num_support_vectors() const {
+  int64_t count = 0;
+  for (const SvHead& head : SvHeads()) {
+    for (const svdd::Partition place : head.solution->classes) {
+      if (place != svdd::Partition::kReserve) ++count;
+    }
+  }
+  return count;
+}
 
 std::vector<int32_t> Session::vocab_ids() const {
   std::vector<int32_t> vocab_ids;

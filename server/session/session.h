@@ -36,6 +36,7 @@
 #include "audit/state/state_digest.h"
 #include "server/model/model.h"
 #include "server/model/model_state.h"
+#include "server/session/any_session.h"
 #include "server/session/forget.h"
 #include "server/session/inputs.h"
 #include "server/session/snapshot_ladder.h"
@@ -51,27 +52,14 @@ struct SessionOptions {
 // Set in the token_ids that a fork gives out.
 inline constexpr uint64_t kForkTokenIdBit = uint64_t{1} << 63;
 
-// The longest subject label, in bytes.
-inline constexpr size_t kMaxSubjectBytes = 128;
-
 class Session;
 
-// What a session costs, in bytes (no part of the state).
-struct SessionBytes {
-  size_t state = 0;
-  size_t snapshots = 0;
-  size_t inputs = 0;
-  size_t stored_inputs = 0;  // of the bank, for Forget
-};
-
-// A Forget computed and not yet in force. result() is complete, digest_after included, so that a
-// certificate can be prepared before Commit. Destroyed without Commit it leaves the session as it
-// was.
-class StagedForget {
+class StagedForget final : public AnyStagedForget {
  public:
-  ~StagedForget();
-  const ForgetResult& result() const;
-  // The model state after the Forget, for the certificate's partitions.
+  ~StagedForget() override;
+  const ForgetResult& result() const override;
+  std::vector<SvHead> SvHeads() const override;
+  // The model state after the Forget.
   const ModelState& state() const;
 
  private:
@@ -81,14 +69,11 @@ class StagedForget {
   std::unique_ptr<Staging> staging_;
 };
 
-class Session {
+class Session final : public AnySession {
  public:
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const Model> model,
                                                          const SessionOptions& options);
-  ~Session();
+  ~Session() override;
 
   // Evaluates and retains vocab_ids; returns their token_ids. `kind` is kPrompt or kAppended.
   // `subject` may be empty.
@@ -107,7 +92,7 @@ class Session {
 
   // What a Forget would do and cost (validate_only), with the errors of StageForget.
   absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy,
-                                        std::optional<ForgetWay> way = std::nullopt) const;
+                                        std::optional<ForgetWay> way = std::nullopt) const override;
 
   // Computes the state after the Forget beside the present one, which stays in service until
   // Commit, on the cheaper way or, where it is possible, on `way`. Errors: INVALID_ARGUMENT: not
@@ -123,6 +108,11 @@ class Session {
   // are overwritten, its solver's caches only freed. FAILED_PRECONDITION, and no
   // change, if the session has changed since StageForget.
   absl::StatusOr<ForgetResult> Commit(std::unique_ptr<StagedForget> staged);
+  absl::StatusOr<std::unique_ptr<AnyStagedForget>> Stage(const ForgetSelector& selector,
+                                                         DerivedPolicy policy,
+                                                         const Checkpoint& checkpoint,
+                                                         std::optional<ForgetWay> way) override;
+  absl::StatusOr<ForgetResult> CommitStaged(std::unique_ptr<AnyStagedForget> staged) override;
   // StageForget and Commit.
   absl::StatusOr<ForgetResult> Forget(const ForgetSelector& selector, DerivedPolicy policy);
 
@@ -131,17 +121,15 @@ class Session {
   // ids may be applied to both.
   std::unique_ptr<Session> Fork() const;
 
-  // The digest of design 2.2 with its named parts. O(state); keys hashed earlier are not hashed
-  // again.
-  audit::StateParts StateParts() const;
-  audit::Sha256Digest Digest() const { return StateParts().Digest(); }
+  // O(state); keys hashed earlier are not hashed again.
+  audit::StateParts StateParts() const override;
+  std::vector<SvHead> SvHeads() const override;
 
   const Model& model() const { return *model_; }
   std::shared_ptr<const Model> shared_model() const { return model_; }
   const SessionOptions& options() const { return options_; }
   const ModelState& state() const { return *state_; }
-  const Inputs& inputs() const { return inputs_; }
-  int64_t num_tokens() const { return inputs_.size(); }
+  const Inputs& inputs() const override { return inputs_; }
   int64_t max_tokens() const;
   std::vector<int32_t> vocab_ids() const;
   uint64_t next_token_id() const { return next_token_id_; }
@@ -153,8 +141,9 @@ class Session {
   // Counters since creation (no part of the state): tokens evaluated by Forgets, ranks of the
   // snapshots held.
   int64_t tokens_reevaluated() const { return tokens_reevaluated_; }
-  std::vector<int64_t> snapshot_ranks() const { return ladder_.ranks(); }
-  SessionBytes bytes() const;
+  std::vector<int64_t> snapshot_ranks() const override { return ladder_.ranks(); }
+  SessionBytes bytes() const override;
+  int64_t num_support_vectors() const override;
 
  private:
   Session(std::shared_ptr<const Model> model, const SessionOptions& options,

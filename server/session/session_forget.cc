@@ -13,6 +13,7 @@
 #include "server/session/forget_route.h"
 #include "server/session/forget_selection.h"
 #include "server/session/session.h"
+#include "server/session/sv_heads_of.h"
 
 namespace lethe {
 
@@ -30,6 +31,7 @@ StagedForget::StagedForget(std::unique_ptr<Staging> staging) : staging_(std::mov
 StagedForget::~StagedForget() = default;
 const ForgetResult& StagedForget::result() const { return staging_->result; }
 const ModelState& StagedForget::state() const { return *staging_->state; }
+std::vector<SvHead> StagedForget::SvHeads() const { return SvHeadsOf(*staging_->state); }
 
 namespace {
 
@@ -258,6 +260,20 @@ absl::StatusOr<ForgetResult> Session::Commit(std::unique_ptr<StagedForget> stage
   ++generation_;
   InvalidateLogits();
   return std::move(staging.result);
+}
+
+absl::StatusOr<std::unique_ptr<AnyStagedForget>> Session::Stage(const ForgetSelector& selector,
+                                                                DerivedPolicy policy,
+                                                                const Checkpoint& checkpoint,
+                                                                std::optional<ForgetWay> way) {
+  return StageForget(selector, policy, checkpoint, way);
+}
+
+absl::StatusOr<ForgetResult> Session::CommitStaged(std::unique_ptr<AnyStagedForget> staged) {
+  auto* own = dynamic_cast<StagedForget*>(staged.get());
+  LETHE_CHECK(own != nullptr);
+  static_cast<void>(staged.release());
+  return Commit(std::unique_ptr<StagedForget>(own));
 }
 
 absl::StatusOr<ForgetResult> Session::Forget(const ForgetSelector& selector, DerivedPolicy policy) {

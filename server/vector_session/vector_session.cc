@@ -1,0 +1,293 @@
+#include "server/vector_session/vector_session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/byte_io.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+#include "server/model/model.h"
+#include "server/model/numerics_id.h"
+#include "server/session/forget_selection.h"
+#include "server/vector_session/vector_rows.h"
+
+namespace lethe {
+namespace {
+
+absl::string_view BytesOf(absl::Span<const double> numbers) {
+  return absl::string_view(reinterpret_cast<const char*>(numbers.data()),
+                           numbers.size() * sizeof(double));
+}
+
+std::vector<uint64_t> IdsOf(const Inputs& inputs, absl::Span<const int64_t> ranks) {
+  std::vector<uint64_t> ids;
+  for (const int64_t rank : ranks) ids.push_back(inputs.at(rank).token_id);
+  return ids;
+}
+
+}  // namespace
+
+struct VectorSession::Removed {
+  std::vector<int64_t> ranks;
+  WipedVector<double> keys;
+  WipedVector<double> values;
+  Inputs inputs;  // all, before
+};
+
+class VectorSession::StagedRemoval final : public AnyStagedForget {
+ public:
+  StagedRemoval(VectorSession* session, Removed removed, ForgetResult result, bool eviction)
+      : session_(session),
+        removed_(std::move(removed)),
+        result_(std::move(result)),
+        eviction_(eviction) {
+    session_->staged_ = true;
+  }
+  ~StagedRemoval() override {
+    if (session_ == nullptr) return;
+    session_->PutBack(removed_);
+    session_->staged_ = false;
+  }
+  const ForgetResult& result() const override { return result_; }
+  std::vector<SvHead> SvHeads() const override { return session_->SvHeads(); }
+
+ private:
+  friend class VectorSession;
+  VectorSession* session_;  // null: committed
+  Removed removed_;
+  ForgetResult result_;
+  bool eviction_;
+};
+
+audit::Sha256Digest ModelDigest(const VectorOptions& options) {
+  const svdd::Params& params = options.params;
+  return audit::VectorModelDigest({static_cast<uint64_t>(params.key_dim),
+                                   static_cast<uint64_t>(options.value_dim), params.sigma,
+                                   params.box_mass, params.ridge});
+}
+
+VectorSession::VectorSession(const VectorOptions& options)
+    : options_(options), solver_(std::make_unique<svdd::IncrementalSolver>(options.params)) {}
+
+VectorSession::~VectorSession() { LETHE_CHECK(!staged_); }
+
+absl::Span<const double> VectorSession::KeyOf(int64_t rank) const {
+  const auto width = static_cast<size_t>(options_.params.key_dim);
+  return keys().subspan(static_cast<size_t>(rank) * width, width);
+}
+
+absl::Span<const double> VectorSession::ValueOf(int64_t rank) const {
+  const auto width = static_cast<size_t>(options_.value_dim);
+  return values().subspan(static_cast<size_t>(rank) * width, width);
+}
+
+absl::Status VectorSession::CheckAppend(absl::Span<const double> keys,
+                                        absl::Span<const double> values,
+                                        absl::string_view subject) const {
+  LETHE_RETURN_IF_ERROR(CheckVectorRows("keys", keys, options_.params.key_dim));
+  const int64_t count = static_cast<int64_t>(keys.size()) / options_.params.key_dim;
+  if (static_cast<int64_t>(values.size()) != count * options_.value_dim) {
+    return absl::InvalidArgumentError(absl::StrCat("values: want one row of ", options_.value_dim,
+                                                   " numbers for each of the ", count, " keys"));
+  }
+  if (options_.value_dim > 0) {
+    LETHE_RETURN_IF_ERROR(CheckVectorRows("values", values, options_.value_dim));
+  }
+  if (subject.size() > kMaxSubjectBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subject must be at most ", kMaxSubjectBytes, " bytes"));
+  }
+  const int64_t left = options_.max_inputs - num_tokens();
+  if (count > left) {
+    return absl::ResourceExhaustedError(absl::StrCat("keys: got ", count,
+                                                     " rows, the session can take ", left,
+                                                     " more (limit ", options_.max_inputs, ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenIdRange> VectorSession::Append(absl::Span<const double> keys,
+                                                   absl::Span<const double> values,
+                                                   absl::string_view subject) {
+  LETHE_CHECK(!staged_);
+  LETHE_RETURN_IF_ERROR(CheckAppend(keys, values, subject));
+  LETHE_RETURN_IF_ERROR(solver_->AddSeveral(keys));
+  const int64_t first_rank = num_tokens();
+  const TokenIdRange given = {
+      next_token_id_, next_token_id_ + keys.size() / static_cast<size_t>(options_.params.key_dim)};
+  keys_.insert(keys_.end(), keys.begin(), keys.end());
+  values_.insert(values_.end(), values.begin(), values.end());
+  for (; next_token_id_ < given.end; ++next_token_id_) {
+    inputs_.Append(next_token_id_, 0, InputKind::kAppended, subject);
+  }
+  HashLeavesFrom(first_rank);
+  ++epoch_;
+  return given;
+}
+
+void VectorSession::HashLeavesFrom(int64_t rank) {
+  tree_.Truncate(static_cast<uint64_t>(rank));
+  for (; rank < num_tokens(); ++rank) {
+    tree_.Append(audit::InputTree::LeafHash(BytesOf(KeyOf(rank)), BytesOf(ValueOf(rank))));
+  }
+}
+
+audit::StateParts VectorSession::StateParts() const {
+  const svdd::Params& params = options_.params;
+  const svdd::Solution& solution = solver_->solution();
+  audit::StateParts parts;
+  parts.Add("model", audit::AsStringView(ModelDigest(options_)));
+  parts.Add("numerics", audit::AsStringView(NumericsId()));
+  parts.Add("device", kDeviceKind);
+  ByteWriter count;
+  count.U64(static_cast<uint64_t>(num_tokens()));
+  parts.Add("tokens", count.bytes());
+  audit::SupportState support;
+  support.sigma = params.sigma;
+  support.box_mass = params.box_mass;
+  support.ridge = params.ridge;
+  support.num_gated = static_cast<uint64_t>(num_tokens());
+  support.rho = solution.rho;
+  for (size_t rank = 0; rank < solution.a.size(); ++rank) {
+    if (solution.classes[rank] == svdd::Partition::kReserve) continue;
+    const bool margin = solution.classes[rank] == svdd::Partition::kMargin;
+    support.rows.push_back({rank,
+                            margin ? audit::SupportClass::kMargin : audit::SupportClass::kError,
+                            solution.a[rank]});
+  }
+  support.inputs_root = tree_.Root();
+  parts.Add(audit::SupportPartName(0, 0, 0), audit::SupportStateBytes(support));
+  return parts;
+}
+
+std::vector<SvHead> VectorSession::SvHeads() const {
+  SvHead head;
+  head.name = "layer.0.group.0.head.0";
+  head.value_dim = options_.value_dim;
+  head.params = &options_.params;
+  head.solution = &solver_->solution();
+  head.keys = keys();
+  head.values = values();
+  return {head};
+}
+
+int64_t VectorSession::num_support_vectors() const {
+  const int64_t n = num_tokens();
+  // rho is not due for a count.
+  if (static_cast<double>(n) <= options_.params.box_mass) return n;
+  const std::vector<double>& a = solver_->solution().a;
+  return n - std::count(a.begin(), a.end(), 0.0);
+}
+
+SessionBytes VectorSession::bytes() const {
+  SessionBytes bytes;
+  bytes.state = solver_->state_bytes() + tree_.state_bytes() + support_.state_bytes() +
+                (keys_.capacity() + values_.capacity()) * sizeof(double);
+  bytes.inputs = inputs_.state_bytes();
+  return bytes;
+}
+
+void VectorSession::SolveAgain() {
+  slow_solves_before_ += solver_->counters().fallbacks;
+  solver_ = std::make_unique<svdd::IncrementalSolver>(options_.params);
+  if (!keys_.empty()) LETHE_CHECK(solver_->AddSeveral(keys_).ok());
+}
+
+absl::StatusOr<ForgetPlan> VectorSession::PlanForget(const ForgetSelector& selector,
+                                                     DerivedPolicy policy,
+                                                     std::optional<ForgetWay> way) const {
+  LETHE_ASSIGN_OR_RETURN(ForgetSelection selection, SelectForForget(inputs_, selector, policy));
+  ForgetPlan plan;
+  plan.selected_ids = IdsOf(inputs_, selection.selected);
+  plan.num_tokens_before = num_tokens();
+  plan.num_tokens_after = num_tokens() - static_cast<int64_t>(selection.removed.size());
+  plan.first_rank = selection.removed.front();
+  plan.snapshot_rank = plan.first_rank;
+  plan.removed_ranks = std::move(selection.removed);
+  plan.way = way.value_or(ForgetWay::kReplay);
+  return plan;
+}
+
+absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::Stage(
+    const ForgetSelector& selector, DerivedPolicy policy, const Checkpoint& checkpoint,
+    std::optional<ForgetWay> way) {
+  if (checkpoint) LETHE_RETURN_IF_ERROR(checkpoint());
+  LETHE_ASSIGN_OR_RETURN(ForgetPlan plan, PlanForget(selector, policy, way));
+  return StageRemoval(std::move(plan.removed_ranks), plan.way, false);
+}
+
+absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::StageEviction() {
+  if (!options_.selection) {
+    return absl::FailedPreconditionError(
+        "session_id: this session was created without selection: its reserve keys stay");
+  }
+  std::vector<int64_t> ranks;
+  const std::vector<svdd::Partition>& classes = solver_->solution().classes;
+  for (size_t rank = 0; rank < classes.size(); ++rank) {
+    if (classes[rank] == svdd::Partition::kReserve) ranks.push_back(static_cast<int64_t>(rank));
+  }
+  if (ranks.empty()) {
+    return absl::FailedPreconditionError("session_id: the session has no reserve keys");
+  }
+  return StageRemoval(std::move(ranks), ForgetWay::kReplay, true);
+}
+
+absl::Status VectorSession::RemoveKeys(absl::Span<const int64_t> ranks, ForgetWay way) {
+  if (way == ForgetWay::kReplay) LETHE_RETURN_IF_ERROR(solver_->RemoveSeveral(ranks));
+  EraseRows(ranks, static_cast<size_t>(options_.params.key_dim), &keys_);
+  EraseRows(ranks, static_cast<size_t>(options_.value_dim), &values_);
+  if (way == ForgetWay::kReevaluation) SolveAgain();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::StageRemoval(
+    std::vector<int64_t> ranks, ForgetWay way, bool eviction) {
+  LETHE_CHECK(!staged_);
+  ForgetResult result;
+  result.forgotten_ids = IdsOf(inputs_, ranks);
+  result.num_tokens_before = num_tokens();
+  result.num_tokens_after = num_tokens() - static_cast<int64_t>(ranks.size());
+  result.first_rank = ranks.front();
+  result.snapshot_rank = ranks.front();
+  result.way = way;
+  result.digest_before = Digest();
+  Removed removed;
+  for (const int64_t rank : ranks) {
+    removed.keys.insert(removed.keys.end(), KeyOf(rank).begin(), KeyOf(rank).end());
+    removed.values.insert(removed.values.end(), ValueOf(rank).begin(), ValueOf(rank).end());
+  }
+  LETHE_RETURN_IF_ERROR(RemoveKeys(ranks, way));
+  removed.ranks = std::move(ranks);
+  removed.inputs = Inputs(inputs_);
+  inputs_.Remove(removed.ranks);
+  HashLeavesFrom(result.first_rank);
+  support_.Clear();
+  result.digest_after = Digest();
+  result.gaps = inputs_.Gaps(next_token_id_);
+  return std::unique_ptr<AnyStagedForget>(
+      new StagedRemoval(this, std::move(removed), std::move(result), eviction));
+}
+
+void VectorSession::PutBack(const Removed& removed) {
+  InsertRows(removed.ranks, removed.keys, static_cast<size_t>(options_.params.key_dim), &keys_);
+  InsertRows(removed.ranks, removed.values, static_cast<size_t>(options_.value_dim), &values_);
+  inputs_ = Inputs(removed.inputs);
+  HashLeavesFrom(removed.ranks.front());
+  support_.Clear();
+  SolveAgain();
+}
+
+absl::StatusOr<ForgetResult> VectorSession::CommitStaged(std::unique_ptr<AnyStagedForget> staged) {
+  auto* own = dynamic_cast<StagedRemoval*>(staged.get());
+  LETHE_CHECK(own != nullptr && own->session_ == this);
+  own->session_ = nullptr;
+  staged_ = false;
+  selected_ = selected_ || own->eviction_;
+  ++epoch_;
+  return std::move(own->result_);
+}
+
+}  // namespace lethe
