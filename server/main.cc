@@ -66,6 +66,7 @@ bool IsLoopback(absl::string_view address) {
 absl::Status Run(const ServerOptions& options) {
   const sigset_t signals = BlockStopSignals();
   ServerCore core(options.compute_threads, options.max_sessions);
+  core.max_vectors = options.max_vectors;
   core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
                          DataDirectory::Open(options.data_directory, options.origin));

@@ -47,8 +47,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
   app.add_option("--model", options->model_directories,
-                 "Model directory (docs/model-format.md), required; may be given several times")
+                 "Model directory (docs/model-format.md); may be given several times")
       ->type_name("DIR");
+  app.add_flag("--no-model", options->no_model, "Serve vector sessions alone, which need no model");
   app.add_option("--data", options->data_directory,
                  "Directory for keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")
@@ -77,6 +78,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   app.add_option("--max-sessions", options->max_sessions, "Sessions held at once")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
+  app.add_option("--max-vectors", options->max_vectors, "Inputs that one vector session holds")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   app.add_option("--stored-input-mib", options->stored_input_mib,
                  "MiB a session may store of what its memories took from the inputs, so that a "
                  "Forget need not evaluate the model; the oldest are dropped first and evaluated "
@@ -97,7 +101,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   try {
     app.parse(argc, argv);
     // Not CLI11's required(), which would come before an unknown option's name.
-    if (options->model_directories.empty()) throw CLI::RequiredError("--model");
+    if (options->model_directories.empty() && !options->no_model) {
+      throw CLI::RequiredError("--model (or --no-model)");
+    }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

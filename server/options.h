@@ -27,7 +27,9 @@ struct ServerOptions {
   std::string listen_address = "127.0.0.1:7070";
   std::string origin = "lethe.dev/audit/local";
   int compute_threads = 1;
+  bool no_model = false;  // vector sessions only
   int64_t max_sessions = 256;
+  int64_t max_vectors = 65'536;
   int64_t stored_input_mib = 256;
   int max_message_bytes = 8 << 20;
   int drain_seconds = 10;

@@ -66,7 +66,10 @@ class ServedSession {
 
   absl::Status ForgetSubject(const std::string& subject) {
     FairMutexLock lock(&entry_->mutex);
-    return entry_->session->Forget(ForgetSelector::Subject(subject), DerivedPolicy::kFail).status();
+    return entry_->LiveModelSession()
+        .value()
+        ->Forget(ForgetSelector::Subject(subject), DerivedPolicy::kFail)
+        .status();
   }
 
   audit::Sha256Digest Digest() {
@@ -77,10 +80,11 @@ class ServedSession {
   // Of the next token, then after each byte of `query`.
   absl::StatusOr<std::vector<float>> Logits(const std::string& query) {
     FairMutexLock lock(&entry_->mutex);
-    const absl::Span<const float> next = entry_->session->logits();
+    const absl::Span<const float> next = entry_->LiveModelSession().value()->logits();
     std::vector<float> all(next.begin(), next.end());
-    LETHE_ASSIGN_OR_RETURN(const std::vector<float> scored,
-                           entry_->session->Score(entry_->model->Tokenize(query)));
+    LETHE_ASSIGN_OR_RETURN(
+        const std::vector<float> scored,
+        entry_->LiveModelSession().value()->Score(entry_->model->Tokenize(query)));
     all.insert(all.end(), scored.begin(), scored.end());
     return all;
   }

@@ -32,8 +32,17 @@ std::string RandomNonce() {
 // A record names a request also when the client did not.
 std::string ServerRequestId() { return absl::StrCat("server-", audit::HexEncode(RandomNonce())); }
 
+// Of a vector session: that it may select. What else its options fix is in the model's digest.
+audit::Sha256Digest VectorConfigDigest(const VectorOptions& options) {
+  ByteWriter writer;
+  writer.String("vector-session");
+  writer.U64(options.selection ? 1 : 0);
+  return audit::Sha256Of(writer.bytes());
+}
+
 // One number per option: 0 = the model's own value, else 1 and the value.
 audit::Sha256Digest ConfigDigest(const SessionEntry& entry) {
+  if (entry.vector_options.has_value()) return VectorConfigDigest(*entry.vector_options);
   ByteWriter writer;
   const MemoryOverrides& memory = entry.options.memory;
   writer.String(entry.model->config().CanonicalJson());
@@ -63,7 +72,8 @@ audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
   draft.engine.config = ConfigDigest(entry);
   draft.engine.algorithm = kForgetAlgorithm;
   draft.engine.device_kind = kDeviceKind;
-  draft.engine.model_digest = entry.model->digest();
+  draft.engine.model_digest =
+      entry.vector_options.has_value() ? ModelDigest(*entry.vector_options) : entry.model->digest();
   draft.engine.numerics_id = NumericsId();
   return draft;
 }

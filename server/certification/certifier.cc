@@ -1,5 +1,6 @@
 #include "server/certification/certifier.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -7,6 +8,7 @@
 
 #include "audit/certificate/head_proof.h"
 #include "kernels/base/status_macros.h"
+#include "server/certification/session_methods.h"
 #include "server/certification/sv_heads.h"
 #include "server/error/error_info.h"
 
@@ -29,12 +31,6 @@ absl::Status EpochPassed(absl::string_view field) {
                        {"EPOCH_PASSED", {{"field", std::string(field)}}});
 }
 
-bool IsPresent(const RecordRef& ref, const SessionEntry& entry)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
-  return ref.seq == entry.record_refs.back().seq && ref.mark.epoch == entry.mark.epoch &&
-         ref.num_inputs == entry.session->num_tokens();
-}
-
 absl::StatusOr<CertificateText> FetchText(const RecordRef& ref, const AuditTrail& trail,
                                           const SessionEntry& entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
@@ -52,12 +48,12 @@ absl::StatusOr<CertificateText> FetchText(const RecordRef& ref, const AuditTrail
 }
 
 absl::StatusOr<std::string> MakeBundle(const audit::Sha256Digest& leaf_hash,
-                                       const Session& session) {
+                                       const AnySession& session) {
   audit::ProofBundle bundle;
   bundle.leaf_hash = leaf_hash;
   bundle.parts = session.StateParts().parts();
   const std::vector<uint64_t> ids = RetainedIds(session.inputs());
-  for (const SvHead& head : SvHeads(session.state())) {
+  for (const SvHead& head : session.SvHeads()) {
     bundle.heads.push_back(BundleOfHead(head, ids));
   }
   return audit::WriteBundle(bundle);
@@ -84,9 +80,9 @@ audit::Sha256Digest PartHash(const std::vector<audit::StatePart>& parts, const S
 }
 
 // Proves every head and fills in the draft's memories and the receipt's heads.
-absl::Status ProveHeads(const Session& session, const Checkpoint& checkpoint,
+absl::Status ProveHeads(const AnySession& session, const Checkpoint& checkpoint,
                         audit::RecordDraft* draft, CertifyReceipt* receipt) {
-  for (const SvHead& head : SvHeads(session.state())) {
+  for (const SvHead& head : session.SvHeads()) {
     LETHE_RETURN_IF_ERROR(checkpoint());
     audit::MemoryDraft memory = DraftHead(head, draft->retained);
     HeadReport report = ReportHead(head, memory);
@@ -115,7 +111,7 @@ absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
   receipt.heads = answer.heads;
   receipt.digest = answer.digest;
   if (command.include_bundle) {
-    if (!IsPresent(ref, entry)) return EpochPassed("include_bundle");
+    if (!entry.IsPresent(ref)) return EpochPassed("include_bundle");
     LETHE_ASSIGN_OR_RETURN(receipt.bundle, MakeBundle(ref.leaf_hash, *entry.session));
   }
   return receipt;
@@ -123,7 +119,7 @@ absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
 
 absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
                                            const Checkpoint& checkpoint, const AuditTrail& trail,
-                                           const Session& session, SessionEntry* entry)
+                                           const AnySession& session, SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex) {
   CertifyReceipt receipt;
   const audit::StateParts parts = session.StateParts();
@@ -134,13 +130,16 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
   draft.digest_after = *receipt.digest;
   draft.retained = RetainedIds(session.inputs());
   draft.proves_optimality = true;
+  draft.inputs_evicted = HasSelected(*entry);
   draft.retains_derived = session.inputs().any_derived_from_forgotten();
   LETHE_RETURN_IF_ERROR(ProveHeads(session, checkpoint, &draft, &receipt));
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
-  const RecordRef ref =
+  RecordRef ref =
       MakeRecordRef(*record, audit::RecordKind::kCertify, entry->mark, session.num_tokens());
+  ref.partition_proved = std::all_of(receipt.heads.begin(), receipt.heads.end(),
+                                     [](const HeadReport& head) { return head.partition_proved; });
   entry->record_refs.push_back(ref);
   auto answer = std::make_shared<CertifyAnswer>();
   answer->seq = ref.seq;
@@ -163,7 +162,7 @@ absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call
   FairMutexLock lock(&entry->mutex);
   LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
   LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<CertifyAnswer>(command.request));
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   if (answer != nullptr) return RepeatCertify(command, *answer, trail, *entry);
   return RecordState(
       command, [&] { return slot.Yield(call); }, trail, *session, entry.get());
@@ -173,7 +172,7 @@ absl::StatusOr<FetchedCertificate> GetCertificate(
     uint64_t seq, bool include_bundle, const AuditTrail& trail,
     const std::shared_ptr<SessionEntry>& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   FairMutexLock lock(&entry->mutex);
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   const std::vector<RecordRef>& refs = entry->record_refs;
   if (refs.empty() || seq > refs.size()) {
     return WithErrorInfo(
@@ -181,7 +180,7 @@ absl::StatusOr<FetchedCertificate> GetCertificate(
         {"RECORD_NOT_FOUND", {{"field", "seq"}, {"num_records", absl::StrCat(refs.size())}}});
   }
   const RecordRef& ref = seq == 0 ? refs.back() : refs[seq - 1];
-  if (include_bundle && !IsPresent(ref, *entry)) return EpochPassed("include_bundle");
+  if (include_bundle && !entry->IsPresent(ref)) return EpochPassed("include_bundle");
   FetchedCertificate fetched;
   LETHE_ASSIGN_OR_RETURN(fetched.certificate, FetchText(ref, trail, *entry));
   if (include_bundle) {

@@ -4,13 +4,11 @@
 #include <chrono>
 #include <iterator>
 #include <utility>
-#include <variant>
-
-#include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "server/certification/fork_forget.h"
+#include "server/certification/session_methods.h"
 #include "server/certification/sv_heads.h"
 #include "server/error/error_info.h"
 
@@ -66,50 +64,6 @@ std::vector<uint64_t> Without(const std::vector<uint64_t>& ids,
   return rest;
 }
 
-audit::LayerMethod MethodOf(const GroupConfig& group, ForgetWay way) {
-  if (way == ForgetWay::kReevaluation) return audit::LayerMethod::kReevaluation;
-  return group.kind == MemoryKind::kSv ? audit::LayerMethod::kDecremental
-                                       : audit::LayerMethod::kReplay;
-}
-
-// Every memory group of the model.
-std::vector<GroupMethod> GroupMethods(const ModelConfig& config, ForgetWay way) {
-  std::vector<GroupMethod> methods;
-  for (size_t layer = 0; layer < config.layers.size(); ++layer) {
-    const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
-    if (memory == nullptr) continue;
-    for (size_t group = 0; group < memory->groups.size(); ++group) {
-      methods.push_back({absl::StrCat("layer.", layer, ".group.", group, ".",
-                                      MemoryKindName(memory->groups[group].kind)),
-                         MethodOf(memory->groups[group], way), memory->bounded});
-    }
-  }
-  return methods;
-}
-
-// A layer with support-vector heads is decremental, whatever its other heads do.
-audit::LayerMethod MethodOf(const MemoryLayerConfig& layer, ForgetWay way) {
-  audit::LayerMethod method = MethodOf(layer.groups.front(), way);
-  for (const GroupConfig& group : layer.groups) {
-    if (group.kind == MemoryKind::kSv) method = MethodOf(group, way);
-  }
-  return method;
-}
-
-// Token-wise layers hold no state, so no report names them. Local layers evaluate again on either
-// way, after a replay only the tokens behind each gap.
-std::vector<audit::LayerReport> LayerReports(const ModelConfig& config, ForgetWay way) {
-  std::vector<audit::LayerReport> reports;
-  for (size_t layer = 0; layer < config.layers.size(); ++layer) {
-    if (std::holds_alternative<MlpLayerConfig>(config.layers[layer])) continue;
-    const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[layer]);
-    reports.push_back(
-        {static_cast<uint64_t>(layer), memory != nullptr ? "memory" : "local",
-         memory != nullptr ? MethodOf(*memory, way) : audit::LayerMethod::kReevaluation});
-  }
-  return reports;
-}
-
 ForgetReceipt ReceiptOfPlan(const ForgetPlan& plan, DerivedPolicy policy) {
   ForgetReceipt receipt;
   const bool take = policy == DerivedPolicy::kForgetDerived;
@@ -146,7 +100,7 @@ ForgetReceipt ReceiptOfResult(const ForgetResult& result) {
 
 audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& trail,
                                const SessionEntry& entry, const Inputs& before,
-                               const StagedForget& staged) {
+                               const AnyStagedForget& staged) {
   const ForgetResult& result = staged.result();
   audit::RecordDraft draft = StartDraft(trail, audit::RecordKind::kForget, entry, command.nonce,
                                         command.request.request_id);
@@ -158,8 +112,9 @@ audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& t
   draft.derived_kept = result.derived_kept_ids;
   // Conservative: what an earlier Forget kept may be what this one removes.
   draft.retains_derived = before.any_derived_from_forgotten();
-  draft.layers = LayerReports(entry.model->config(), result.way);
-  for (const SvHead& head : SvHeads(staged.state())) {
+  draft.layers = LayerReports(entry, result.way);
+  draft.inputs_evicted = HasSelected(entry);
+  for (const SvHead& head : staged.SvHeads()) {
     draft.memories.push_back(DraftHead(head, draft.retained));
   }
   draft.stores = {{"session-memory", "replaced"}, {"session-snapshots", "destroyed"}};
@@ -169,18 +124,18 @@ audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& t
 // Stages, records and commits; the session is locked and still as it was on every error.
 absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& call,
                                       ComputeScheduler* scheduler, const AuditTrail& trail,
-                                      Session* session,
+                                      AnySession* session,
                                       SessionEntry* entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   const Clock::time_point start = Clock::now();
   ForkForgets forks(entry->LiveForks());
   LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
   // Between two chunks other sessions compute, and a client that is gone is noticed.
   const Checkpoint checkpoint = [&] { return slot.Yield(call); };
-  absl::StatusOr<std::unique_ptr<StagedForget>> staged =
-      session->StageForget(command.selector, command.policy, checkpoint, command.way);
+  absl::StatusOr<std::unique_ptr<AnyStagedForget>> staged =
+      session->Stage(command.selector, command.policy, checkpoint, command.way);
   if (!staged.ok()) return WithForgetReason(staged.status());
   ForgetReceipt receipt = ReceiptOfResult((*staged)->result());
-  receipt.methods = GroupMethods(entry->model->config(), (*staged)->result().way);
+  receipt.methods = GroupMethods(*entry, (*staged)->result().way);
   const audit::RecordDraft draft = DraftForget(command, trail, *entry, session->inputs(), **staged);
   LETHE_RETURN_IF_ERROR(forks.Stage(draft.forgotten, command, checkpoint));
   LETHE_RETURN_IF_ERROR(call.Check());
@@ -189,7 +144,7 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
   // Nothing below can fail: the session has been locked since it was staged.
-  LETHE_CHECK(session->Commit(*std::move(staged)).ok());
+  LETHE_CHECK(session->CommitStaged(*std::move(staged)).ok());
   entry->mark.epoch += 1;
   entry->mark.num_forgotten += receipt.num_forgotten;
   forks.Commit();
@@ -216,7 +171,7 @@ absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const C
     receipt.repeated_request = true;
     return receipt;
   }
-  LETHE_ASSIGN_OR_RETURN(Session * session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(AnySession * session, entry->LiveSession());
   if (!command.validate_only) {
     return Execute(command, call, scheduler, trail, session, entry.get());
   }
@@ -225,7 +180,7 @@ absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const C
       session->PlanForget(command.selector, command.policy, command.way);
   if (!plan.ok()) return WithForgetReason(plan.status());
   ForgetReceipt receipt = ReceiptOfPlan(*plan, command.policy);
-  receipt.methods = GroupMethods(entry->model->config(), plan->way);
+  receipt.methods = GroupMethods(*entry, plan->way);
   return receipt;
 }
 

@@ -26,8 +26,8 @@
 
 #include "absl/status/statusor.h"
 
-#include "audit/certificate/statement.h"
 #include "server/certification/audit_trail.h"
+#include "server/certification/session_methods.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/session_entry.h"
 
@@ -40,12 +40,6 @@ struct ForgetCommand {
   bool validate_only = false;
   std::string nonce;  // empty: the server draws one
   RequestKey request;
-};
-
-struct GroupMethod {
-  std::string group;  // "layer.4.group.0.sv"
-  audit::LayerMethod method = audit::LayerMethod::kReevaluation;
-  bool bounded = false;
 };
 
 struct ForgetReceipt {

@@ -1,6 +1,7 @@
 #include "server/certification/partition.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,29 +14,35 @@
 namespace lethe {
 namespace {
 
-absl::StatusOr<SvHead> FindHead(const Session& session, const std::string& name) {
-  for (SvHead& head : SvHeads(session.state())) {
+absl::StatusOr<SvHead> FindHead(const AnySession& session, const std::string& name) {
+  for (SvHead& head : session.SvHeads()) {
     if (name.empty() || head.name == name) return std::move(head);
   }
   return WithErrorInfo(absl::NotFoundError("head: no such support-vector head; Certify names them"),
                        {"HEAD_NOT_FOUND", {{"field", "head"}}});
 }
 
-absl::Span<const float> KeyOf(const SvHead& head, int64_t rank) {
-  const auto dim = static_cast<size_t>(head.view.params->key_dim);
-  return head.view.gated_keys.subspan(static_cast<size_t>(rank) * dim, dim);
+// A key as f64, which gives the same kernel values as f32.
+std::vector<double> KeyOf(const SvHead& head, int64_t rank) {
+  const auto dim = static_cast<size_t>(head.params->key_dim);
+  return std::visit(
+      [&](const auto keys) {
+        const auto key = keys.subspan(static_cast<size_t>(rank) * dim, dim);
+        return std::vector<double>(key.begin(), key.end());
+      },
+      head.keys);
 }
 
 // The support's keys side by side, so that one Gram row covers them.
 struct Support {
-  std::vector<float> keys;
+  std::vector<double> keys;
   std::vector<double> a;
   explicit Support(const SvHead& head) {
-    const svdd::Solution& solution = *head.view.solution;
+    const svdd::Solution& solution = *head.solution;
     for (int64_t rank = 0; rank < solution.num_keys; ++rank) {
       const double value = solution.a[static_cast<size_t>(rank)];
       if (value == 0.0) continue;
-      const absl::Span<const float> key = KeyOf(head, rank);
+      const std::vector<double> key = KeyOf(head, rank);
       keys.insert(keys.end(), key.begin(), key.end());
       a.push_back(value);
     }
@@ -43,12 +50,12 @@ struct Support {
 };
 
 double Gradient(const SvHead& head, const Support& support, int64_t rank) {
-  const svdd::Solution& solution = *head.view.solution;
+  const svdd::Solution& solution = *head.solution;
   std::vector<double> row(support.a.size());
-  GramRow(KeyOf(head, rank), support.keys, head.view.params->sigma, absl::MakeSpan(row));
+  GramRow(KeyOf(head, rank), support.keys, head.params->sigma, absl::MakeSpan(row));
   double sum = 0.0;
   for (size_t i = 0; i < row.size(); ++i) sum += row[i] * support.a[i];
-  sum += head.view.params->ridge * solution.a[static_cast<size_t>(rank)];
+  sum += head.params->ridge * solution.a[static_cast<size_t>(rank)];
   return solution.rho - (1.0 - 2.0 * sum / solution.mass);
 }
 
@@ -59,9 +66,9 @@ absl::StatusOr<PartitionPage> ListPartition(const PartitionQuery& query, const C
                                             const std::shared_ptr<SessionEntry>& entry) {
   FairMutexLock lock(&entry->mutex);
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   LETHE_ASSIGN_OR_RETURN(const SvHead head, FindHead(*session, query.head));
-  const svdd::Solution& solution = *head.view.solution;
+  const svdd::Solution& solution = *head.solution;
   const std::string scope = absl::StrCat("ListPartition ", entry->session_id, " ", head.name);
   const auto num_inputs = static_cast<uint64_t>(session->num_tokens());
   int64_t rank = 0;

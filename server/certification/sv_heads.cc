@@ -2,8 +2,6 @@
 
 #include <variant>
 
-#include "absl/strings/str_cat.h"
-
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
@@ -32,49 +30,28 @@ std::vector<audit::KeyClass> KeyClasses(const svdd::Solution& solution) {
 }
 
 std::vector<uint64_t> GatedIds(const SvHead& head, absl::Span<const uint64_t> token_ids) {
-  const auto num_keys = static_cast<size_t>(head.view.solution->num_keys);
+  const auto num_keys = static_cast<size_t>(head.solution->num_keys);
   LETHE_CHECK(token_ids.size() >= num_keys);
   return {token_ids.begin(), token_ids.begin() + static_cast<std::ptrdiff_t>(num_keys)};
 }
 
 }  // namespace
 
-std::vector<SvHead> SvHeads(const ModelState& state) {
-  std::vector<SvHead> heads;
-  for (const ModelState::SvGroup& group : state.SvGroups()) {
-    const LayerConfig& layer = state.model().config().layers[static_cast<size_t>(group.layer)];
-    const GroupConfig& config =
-        std::get<MemoryLayerConfig>(layer).groups[static_cast<size_t>(group.group)];
-    for (int64_t i = 0; i < group.memory->num_heads(); ++i) {
-      SvHead head;
-      head.layer = static_cast<uint64_t>(group.layer);
-      head.group = static_cast<uint64_t>(group.group);
-      head.head = static_cast<uint64_t>(i);
-      head.name = absl::StrCat("layer.", group.layer, ".group.", group.group, ".head.", i);
-      head.value_dim = config.value_dim;
-      head.view = group.memory->head(i);
-      heads.push_back(std::move(head));
-    }
-  }
-  return heads;
-}
-
 absl::StatusOr<std::optional<svdd::OptimalityBounds>> ProveHead(const SvHead& head) {
-  const svdd::Solution& solution = *head.view.solution;
+  const svdd::Solution& solution = *head.solution;
   if (solution.num_keys == 0) return std::optional<svdd::OptimalityBounds>();
-  const std::vector<double> keys(head.view.gated_keys.begin(), head.view.gated_keys.end());
-  LETHE_ASSIGN_OR_RETURN(
-      svdd::OptimalityBounds bounds,
-      svdd::ProveOptimality(*head.view.params, keys, solution.classes, solution.a, solution.rho));
+  LETHE_ASSIGN_OR_RETURN(svdd::OptimalityBounds bounds,
+                         svdd::ProveOptimality(*head.params, Widened(head.keys), solution.classes,
+                                               solution.a, solution.rho));
   return std::optional<svdd::OptimalityBounds>(bounds);
 }
 
 bool InWarmUp(const SvHead& head) {
-  return static_cast<double>(head.view.solution->num_keys) <= head.view.params->box_mass;
+  return static_cast<double>(head.solution->num_keys) <= head.params->box_mass;
 }
 
 audit::MemoryDraft DraftHead(const SvHead& head, absl::Span<const uint64_t> token_ids) {
-  const svdd::Solution& solution = *head.view.solution;
+  const svdd::Solution& solution = *head.solution;
   audit::MemoryDraft draft;
   draft.layer = head.layer;
   draft.group = head.group;
@@ -87,21 +64,23 @@ audit::MemoryDraft DraftHead(const SvHead& head, absl::Span<const uint64_t> toke
 }
 
 audit::BundleHead BundleOfHead(const SvHead& head, absl::Span<const uint64_t> token_ids) {
-  const svdd::SvHeadView& view = head.view;
   audit::BundleHead bundle;
   bundle.layer = head.layer;
   bundle.group = head.group;
   bundle.head = head.head;
-  bundle.sigma = view.params->sigma;
-  bundle.box_mass = view.params->box_mass;
-  bundle.ridge = view.params->ridge;
-  bundle.rho = view.solution->rho;
+  bundle.sigma = head.params->sigma;
+  bundle.box_mass = head.params->box_mass;
+  bundle.ridge = head.params->ridge;
+  bundle.rho = head.solution->rho;
   bundle.token_ids = GatedIds(head, token_ids);
-  bundle.classes = KeyClasses(*view.solution);
-  bundle.a = view.solution->a;
-  bundle.keys.assign(view.gated_keys.begin(), view.gated_keys.end());
-  bundle.values.assign(view.gated_values.begin(), view.gated_values.end());
-  bundle.key_dim = static_cast<uint64_t>(view.params->key_dim);
+  bundle.classes = KeyClasses(*head.solution);
+  bundle.a = head.solution->a;
+  bundle.format = std::holds_alternative<absl::Span<const double>>(head.keys)
+                      ? audit::NumberFormat::kF64
+                      : audit::NumberFormat::kF32;
+  bundle.keys = Widened(head.keys);
+  bundle.values = Widened(head.values);
+  bundle.key_dim = static_cast<uint64_t>(head.params->key_dim);
   bundle.value_dim = static_cast<uint64_t>(head.value_dim);
   return bundle;
 }

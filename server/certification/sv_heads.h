@@ -1,5 +1,4 @@
-// SvHead: the support-vector heads of a state, in the order and under the names that certificates
-// use.
+// ProveHead, DraftHead, BundleOfHead: a support-vector head in statements and proof bundles.
 //
 // Equation:  none.
 // Shapes:    token_ids: of all inputs of the state in rank order; the first num_keys of them name
@@ -25,21 +24,9 @@
 #include "audit/certificate/bundle.h"
 #include "audit/certificate/recorder.h"
 #include "memory/svdd/proof.h"
-#include "memory/svdd/sv_memory.h"
-#include "server/model/model_state.h"
+#include "server/session/sv_head.h"
 
 namespace lethe {
-
-struct SvHead {
-  uint64_t layer = 0;
-  uint64_t group = 0;
-  uint64_t head = 0;
-  std::string name;  // "layer.4.group.0.head.0"
-  int64_t value_dim = 0;
-  svdd::SvHeadView view;
-};
-
-std::vector<SvHead> SvHeads(const ModelState& state);
 
 // P2 of a head; nothing for a head without gated keys.
 absl::StatusOr<std::optional<svdd::OptimalityBounds>> ProveHead(const SvHead& head);

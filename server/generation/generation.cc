@@ -62,7 +62,7 @@ absl::Status Generate(const GenerateCommand& command, const Call& call, ComputeS
   {
     FairMutexLock lock(&entry->mutex);
     LETHE_RETURN_IF_ERROR(CheckRepeat(entry->requests, command.request));
-    LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+    LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
     LETHE_RETURN_IF_ERROR(CheckContext(command, *session));
     // The slot bounds how many forks are copied at once.
     LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));

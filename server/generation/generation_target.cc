@@ -21,14 +21,14 @@ class UnconditionalCall : public Call {
 
 absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfSession(
     std::shared_ptr<SessionEntry> entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  LETHE_RETURN_IF_ERROR(entry->LiveSession().status());
+  LETHE_RETURN_IF_ERROR(entry->LiveModelSession().status());
   LETHE_RETURN_IF_ERROR(entry->BeginWrite());
   return std::unique_ptr<GenerationTarget>(new GenerationTarget(std::move(entry)));
 }
 
 absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfFork(
     std::shared_ptr<SessionEntry> entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
   auto fork = std::make_shared<SessionFork>();
   fork->session = session->Fork();
   fork->mark = entry->mark;
@@ -54,7 +54,7 @@ absl::Status GenerationTarget::Run(const Call& call, ComputeScheduler* scheduler
     return work(fork_->session.get(), fork_->mark);
   }
   FairMutexLock lock(&entry_->mutex);
-  LETHE_ASSIGN_OR_RETURN(Session * session, entry_->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(Session * session, entry_->LiveModelSession());
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   absl::Status status = work(session, entry_->mark);
   entry_->PublishLength();
@@ -75,11 +75,11 @@ void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenId
   if (ranges.empty()) return;
   const UnconditionalCall call;
   absl::StatusOr<ComputeSlot> slot = scheduler->Acquire(call);
-  auto staged = entry_->session->StageForget(ForgetSelector::Ranges(std::move(ranges)),
-                                             DerivedPolicy::kForgetDerived,
-                                             [&] { return slot->Yield(call); });
+  auto staged = entry_->session->Stage(
+      ForgetSelector::Ranges(std::move(ranges)), DerivedPolicy::kForgetDerived,
+      [&] { return slot->Yield(call); }, std::nullopt);
   absl::Status taken = staged.status();
-  if (taken.ok()) taken = entry_->session->Commit(*std::move(staged)).status();
+  if (taken.ok()) taken = entry_->session->CommitStaged(*std::move(staged)).status();
   if (taken.ok()) {
     ++entry_->mark.epoch;
   } else {

@@ -87,7 +87,7 @@ absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const C
     FairMutexLock lock(&entry->mutex);
     LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<AppendAnswer>(command.request));
     if (answer != nullptr) return answer->receipt;
-    LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+    LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
     LETHE_RETURN_IF_ERROR(
         CheckBudget(*session, static_cast<int64_t>(command.vocab_ids.size()), "input"));
     LETHE_ASSIGN_OR_RETURN(target, GenerationTarget::OfSession(entry));
@@ -99,7 +99,7 @@ absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const C
   LETHE_ASSIGN_OR_RETURN(receipt.token_ids,
                          Ingest(command.vocab_ids, options, call, scheduler, target.get()));
   FairMutexLock lock(&entry->mutex);
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
   receipt.num_inputs = session->num_tokens();
   entry->requests.Remember(command.request, std::make_shared<AppendAnswer>(receipt));
   return receipt;

@@ -33,18 +33,6 @@ void SetHead(const HeadReport& report, v1::HeadBounds* message) {
   message->set_smallest_margin(report.bounds->smallest_margin);
 }
 
-v1::PartitionClass ToMessage(svdd::Partition partition) {
-  switch (partition) {
-    case svdd::Partition::kMargin:
-      return v1::PARTITION_CLASS_MARGIN;
-    case svdd::Partition::kError:
-      return v1::PARTITION_CLASS_ERROR;
-    case svdd::Partition::kReserve:
-      break;
-  }
-  return v1::PARTITION_CLASS_RESERVE;
-}
-
 class CertificationService final : public v1::CertificationService::Service {
  public:
   explicit CertificationService(ServerCore* core) : core_(core) {}
@@ -79,11 +67,7 @@ class CertificationService final : public v1::CertificationService::Service {
       LETHE_ASSIGN_OR_RETURN(const PartitionPage page,
                              lethe::ListPartition(query, call, &core_->scheduler, entry));
       for (const PartitionEntry& row : page.rows) {
-        v1::PartitionRow* added = response->add_rows();
-        added->set_token_id(row.token_id);
-        added->set_partition_class(ToMessage(row.partition));
-        added->set_alpha(row.alpha);
-        added->set_g(row.g);
+        SetPartitionRow(row, response->add_rows());
       }
       response->set_next_page_token(page.next_page_token);
       response->set_head(page.head);

@@ -24,16 +24,17 @@ v1::InputKind ToMessage(InputKind kind) {
   return v1::INPUT_KIND_GENERATED;
 }
 
-void SetInput(const Session& session, int64_t rank, bool include_content, v1::Input* message) {
+void SetInput(const AnySession& session, const Model* model, int64_t rank, bool include_content,
+              v1::Input* message) {
   const Input& input = session.inputs().at(rank);
   message->set_token_id(input.token_id);
   message->set_rank(rank);
   message->set_kind(ToMessage(input.kind));
   message->set_subject(std::string(session.inputs().subject(rank)));
   message->set_derived(input.derived_from_forgotten);
-  if (!include_content) return;
+  if (!include_content || model == nullptr) return;
   message->set_vocab_id(input.vocab_id);
-  message->set_text(session.model().TokenBytes(input.vocab_id));
+  message->set_text(model->TokenBytes(input.vocab_id));
 }
 
 // The ranks of a page, from the first one at or after `begin`, and one more when there are more.
@@ -58,7 +59,7 @@ absl::Status ListInputRows(const v1::ListInputsRequest& request, SessionEntry* e
   LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request.page_size(), 1000, 65536));
   const std::string scope = absl::StrCat("ListInputs ", entry->session_id, " ", request.subject());
   FairMutexLock lock(&entry->mutex);
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+  LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   int64_t begin = 0;
   if (!request.page_token().empty()) {
     LETHE_ASSIGN_OR_RETURN(const PageToken token, ParsePageToken(scope, request.page_token()));
@@ -72,7 +73,7 @@ absl::Status ListInputRows(const v1::ListInputsRequest& request, SessionEntry* e
     ranks.pop_back();
   }
   for (const int64_t rank : ranks) {
-    SetInput(*session, rank, request.include_content(), response->add_inputs());
+    SetInput(*session, entry->model.get(), rank, request.include_content(), response->add_inputs());
   }
   response->set_num_inputs(session->num_tokens());
   return absl::OkStatus();

@@ -31,6 +31,7 @@ struct ServerCore {
   ComputeScheduler scheduler;
   SessionRegistry sessions;
   size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session
+  int64_t max_vectors = 65'536;                          // that a vector session holds
   AuditTrail trail;
   std::string record_spki;  // DER of the key that signs records
   // Running streams end at their next token boundary.

@@ -108,6 +108,7 @@ class SessionService final : public v1::SessionService::Service {
                       v1::AppendResponse* response) override {
     return Serve("Append", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_RETURN_IF_ERROR(entry->CheckHasModel());
       AppendCommand command;
       LETHE_ASSIGN_OR_RETURN(command.vocab_ids,
                              ReadContent("input", request->input(), *entry->model));
@@ -139,7 +140,7 @@ class SessionService final : public v1::SessionService::Service {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
       FairMutexLock lock(&entry->mutex);
       LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, core_->scheduler.Acquire(call));
-      LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveSession());
+      LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
       const audit::StateParts parts = session->StateParts();
       SetDigest(parts.Digest(),
                 request->include_parts() ? parts.parts() : std::vector<audit::StatePart>(),

@@ -2,29 +2,21 @@
 
 #include <utility>
 
-#include "memory/svdd/sv_memory.h"
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
 
 namespace lethe {
-namespace {
-
-int64_t CountSupportVectors(const ModelState& state) {
-  int64_t count = 0;
-  for (const ModelState::SvGroup& group : state.SvGroups()) {
-    for (int64_t head = 0; head < group.memory->num_heads(); ++head) {
-      for (const svdd::Partition key_class : group.memory->head(head).solution->classes) {
-        if (key_class != svdd::Partition::kReserve) ++count;
-      }
-    }
-  }
-  return count;
-}
-
-}  // namespace
-
 absl::Status SessionDeletedError() {
   return WithErrorInfo(absl::AbortedError("session_id: the session was deleted meanwhile"),
                        {"SESSION_DELETED", {{"field", "session_id"}}});
+}
+
+absl::Status WrongSessionKindError(absl::string_view want) {
+  return WithErrorInfo(
+      absl::FailedPreconditionError(absl::StrCat("session_id: this call needs ", want)),
+      {"WRONG_SESSION_KIND", {{"field", "session_id"}}});
 }
 
 SessionEntry::SessionEntry(std::string id, std::string name, std::unique_ptr<Session> new_session,
@@ -39,9 +31,40 @@ SessionEntry::SessionEntry(std::string id, std::string name, std::unique_ptr<Ses
   Publish();
 }
 
-absl::StatusOr<Session*> SessionEntry::LiveSession() {
+SessionEntry::SessionEntry(std::string id, std::string name,
+                           std::unique_ptr<VectorSession> new_session, int64_t now_us)
+    : session_id(std::move(id)),
+      display_name(std::move(name)),
+      create_time_us(now_us),
+      vector_options(new_session->options()),
+      session(std::move(new_session)) {
+  FairMutexLock lock(&mutex);
+  Publish();
+}
+
+absl::Status SessionEntry::CheckHasModel() const {
+  return model != nullptr ? absl::OkStatus() : WrongSessionKindError("a session of a model");
+}
+
+absl::Status SessionEntry::CheckHasVectors() const {
+  return model == nullptr ? absl::OkStatus() : WrongSessionKindError("a vector session");
+}
+
+absl::StatusOr<AnySession*> SessionEntry::LiveSession() {
   if (session == nullptr) return SessionDeletedError();
   return session.get();
+}
+
+absl::StatusOr<Session*> SessionEntry::LiveModelSession() {
+  LETHE_RETURN_IF_ERROR(CheckHasModel());
+  LETHE_RETURN_IF_ERROR(LiveSession().status());
+  return static_cast<Session*>(session.get());
+}
+
+absl::StatusOr<VectorSession*> SessionEntry::LiveVectorSession() {
+  LETHE_RETURN_IF_ERROR(CheckHasVectors());
+  LETHE_RETURN_IF_ERROR(LiveSession().status());
+  return static_cast<VectorSession*>(session.get());
 }
 
 absl::Status SessionEntry::BeginWrite() {
@@ -64,6 +87,11 @@ std::vector<std::shared_ptr<SessionFork>> SessionEntry::LiveForks() {
   return live;
 }
 
+bool SessionEntry::IsPresent(const RecordRef& ref) const {
+  return session != nullptr && ref.seq == record_refs.back().seq && ref.mark.epoch == mark.epoch &&
+         ref.num_inputs == session->num_tokens();
+}
+
 void SessionEntry::Publish() {
   SessionInfo info;
   info.num_forgotten = mark.num_forgotten;
@@ -74,8 +102,13 @@ void SessionEntry::Publish() {
     info.state_bytes = static_cast<int64_t>(bytes.state + bytes.inputs);
     info.snapshot_bytes = static_cast<int64_t>(bytes.snapshots);
     info.stored_input_bytes = static_cast<int64_t>(bytes.stored_inputs);
+    if (vector_options.has_value()) {
+      const auto& vectors = static_cast<const VectorSession&>(*session);
+      info.epoch = vectors.epoch();
+      info.num_slow_solves = vectors.slow_solves();
+    }
     info.num_snapshots = static_cast<int64_t>(session->snapshot_ranks().size());
-    info.num_support_vectors = CountSupportVectors(session->state());
+    info.num_support_vectors = session->num_support_vectors();
   }
   MutexLock lock(&info_mutex_);
   info_ = info;

@@ -1,12 +1,13 @@
-// SessionEntry, SessionFork: a session as the server serves it: the state, its lock, its forks, its
-// records.
+// SessionEntry, SessionFork: a session, of a model or of vectors, as the server serves it: the state,
+// its lock, its forks, its records.
 //
 // Equation:  none.
 // Shapes:    none.
 // Units:     times in microseconds since the epoch (informational).
 // Requires:  lock order: SessionEntry::mutex, then SessionFork::mutex of its forks in list order,
 //            then a compute slot (server/scheduler), then SessionEntry::info_mutex.
-// Rejects:   LiveSession: ABORTED, reason SESSION_DELETED, once the session was deleted.
+// Rejects:   Live…: ABORTED, reason SESSION_DELETED, once the session was deleted. CheckHas…, and
+//            Live… of one kind: FAILED_PRECONDITION, reason WRONG_SESSION_KIND.
 //            BeginWrite: ABORTED, reason SESSION_BUSY, while another writer runs.
 // Effects:   none.
 // Numerics:  none.
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,7 @@
 #include "server/scheduler/fair_mutex.h"
 #include "server/session/session.h"
 #include "server/session_registry/request_table.h"
+#include "server/vector_session/vector_session.h"
 
 namespace lethe {
 
@@ -54,8 +57,9 @@ struct RecordRef {
   audit::RecordKind kind = audit::RecordKind::kForget;
   uint64_t leaf_index = 0;
   audit::Sha256Digest leaf_hash{};
-  HistoryMark mark;        // of the state that it certifies
-  int64_t num_inputs = 0;  // of that state
+  HistoryMark mark;               // of the state that it certifies
+  int64_t num_inputs = 0;         // of that state
+  bool partition_proved = false;  // certify: of every head
 };
 
 // Sizes and counts of a session; never content. Published after every change, so that reading them
@@ -69,32 +73,44 @@ struct SessionInfo {
   int64_t num_snapshots = 0;
   int64_t num_support_vectors = 0;
   uint64_t audit_seq = 0;  // newest record, 0 = none
+  // Of a vector session: changes so far, solves on the slow canonical way.
+  uint64_t epoch = 0;
+  int64_t num_slow_solves = 0;
 };
 
 struct SessionEntry {
   SessionEntry(std::string id, std::string name, std::unique_ptr<Session> new_session,
                int64_t now_us);
+  SessionEntry(std::string id, std::string name, std::unique_ptr<VectorSession> new_session,
+               int64_t now_us);
 
   const std::string session_id;
   const std::string display_name;
   const int64_t create_time_us;
-  const std::shared_ptr<const Model> model;
-  const SessionOptions options;
+  const std::shared_ptr<const Model> model;  // null: a vector session
+  const SessionOptions options;              // of a model's session
+  const std::optional<VectorOptions> vector_options;
 
+  absl::Status CheckHasModel() const;
+  absl::Status CheckHasVectors() const;
   // The session, unless it was deleted.
-  absl::StatusOr<Session*> LiveSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::StatusOr<AnySession*> LiveSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::StatusOr<Session*> LiveModelSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::StatusOr<VectorSession*> LiveVectorSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // At most one remembered Generate or Append runs at a time: their tokens would interleave.
   absl::Status BeginWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void EndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { writing = false; }
   // The forks that still run; forgets the others.
   std::vector<std::shared_ptr<SessionFork>> LiveForks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // True when `ref` is the newest record and the state is still the one that it is about.
+  bool IsPresent(const RecordRef& ref) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Makes the present sizes visible to Info. PublishLength updates the length alone (every token).
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   SessionInfo Info() const;
 
   FairMutex mutex;
-  std::unique_ptr<Session> session ABSL_GUARDED_BY(mutex);  // null once deleted
+  std::unique_ptr<AnySession> session ABSL_GUARDED_BY(mutex);  // null once deleted
   HistoryMark mark ABSL_GUARDED_BY(mutex);
   bool writing ABSL_GUARDED_BY(mutex) = false;
   RequestTable requests ABSL_GUARDED_BY(mutex);

@@ -46,6 +46,18 @@ int64_t NowMicros() {
       .count();
 }
 
+absl::StatusOr<std::shared_ptr<SessionEntry>> MakeEntry(const NewSession& wanted) {
+  if (wanted.model == nullptr) {
+    return std::make_shared<SessionEntry>(RandomSessionId(), wanted.display_name,
+                                          std::make_unique<VectorSession>(wanted.vectors),
+                                          NowMicros());
+  }
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                         Session::Create(wanted.model, wanted.options));
+  return std::make_shared<SessionEntry>(RandomSessionId(), wanted.display_name, std::move(session),
+                                        NowMicros());
+}
+
 // Destroys everything that the session holds and returns how many inputs those were.
 int64_t DestroySession(SessionEntry* entry) {
   FairMutexLock lock(&entry->mutex);
@@ -74,10 +86,7 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewS
                                                   " sessions; delete one or raise --max-sessions")),
         {"TOO_MANY_SESSIONS", {{"max_sessions", absl::StrCat(max_sessions_)}}});
   }
-  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                         Session::Create(wanted.model, wanted.options));
-  auto entry = std::make_shared<SessionEntry>(RandomSessionId(), wanted.display_name,
-                                              std::move(session), NowMicros());
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> entry, MakeEntry(wanted));
   requests_.Remember(request, std::make_shared<CreateAnswer>(entry->session_id));
   MutexLock lock(&mutex_);
   sessions_[entry->session_id] = entry;

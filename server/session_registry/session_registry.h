@@ -26,13 +26,15 @@
 #include "kernels/base/mutex.h"
 #include "server/session_registry/request_table.h"
 #include "server/session_registry/session_entry.h"
+#include "server/vector_session/vector_session.h"
 
 namespace lethe {
 
 struct NewSession {
-  std::shared_ptr<const Model> model;
-  SessionOptions options;
+  std::shared_ptr<const Model> model;  // null: a vector session
+  SessionOptions options;              // with a model
   std::string display_name;
+  VectorOptions vectors = {};  // without a model
 };
 
 class SessionRegistry {

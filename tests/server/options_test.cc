@@ -50,7 +50,7 @@ TEST(ServerOptionsTest, WhatIsWrongIsNamed) {
     const char* text;
   };
   for (const Line& line : std::vector<Line>{
-           {{}, "--model is required"},
+           {{}, "--model (or --no-model) is required"},
            {{"--no-such-option"}, "--no-such-option"},
            {{"--model", "m", "--origin", "a b"}, "--origin: want printable ASCII without space"},
            {{"--model", "m", "--origin", "a+b"}, "--origin: want"},

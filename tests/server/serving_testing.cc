@@ -146,7 +146,7 @@ audit::Sha256Digest FreshDigest(const std::vector<int32_t>& vocab_ids) {
 
 std::vector<int32_t> HistoryOf(const std::shared_ptr<SessionEntry>& entry) {
   FairMutexLock lock(&entry->mutex);
-  return entry->session->vocab_ids();
+  return entry->LiveModelSession().value()->vocab_ids();
 }
 
 std::vector<int32_t> Continuation(const std::vector<int32_t>& history,

@@ -144,7 +144,8 @@ TEST(SessionRegistryTest, RepeatedCreateAndDeleteHaveOneEffect) {
   EXPECT_EQ(registry.num_sessions(), 1);
   {
     FairMutexLock lock(&first->mutex);
-    ASSERT_OK(first->session->Append(TinyModel()->Tokenize("abc"), "", InputKind::kAppended));
+    ASSERT_OK_AND_ASSIGN(Session * session, first->LiveModelSession());
+    ASSERT_OK(session->Append(TinyModel()->Tokenize("abc"), "", InputKind::kAppended));
   }
   EXPECT_EQ(*registry.Delete(first->session_id, Key("d")), 3);
   EXPECT_EQ(*registry.Delete(first->session_id, Key("d")), 3);
