@@ -9,6 +9,7 @@
 #include "kernels/math/math.h"
 #include "kernels/sampling/philox.h"
 #include "kernels/sampling/sampling.h"
+#include "memory/svdd/incremental.h"
 #include "server/model/bank_edit.h"
 #include "server/model/config.h"
 #include "server/model/model.h"
@@ -113,6 +114,25 @@ void AddEdit(const ModelState& state, const ModelSnapshot& start, std::vector<in
   out->Array(absl::MakeConstSpan(logits));
 }
 
+// Keys in f64, as vector sessions hold them: no model has any.
+void AddVectors(ByteWriter* out) {
+  constexpr int64_t kKeyDim = 5;
+  constexpr int kNumKeys = 90;
+  const absl::StatusOr<svdd::Params> params = svdd::MakeParams(1.3, 20.5, 0x1.0p-11, kKeyDim);
+  LETHE_CHECK(params.ok());
+  svdd::IncrementalSolver solver(*params);
+  std::vector<double> key(kKeyDim);
+  for (int i = 0; i < kNumKeys; ++i) {
+    for (int c = 0; c < kKeyDim; ++c) {
+      key[static_cast<size_t>(c)] = static_cast<double>((i * i + 7 * c * i) % 101) / 61.0;
+    }
+    LETHE_CHECK(solver.Add(key).ok());
+  }
+  LETHE_CHECK(solver.RemoveSeveral({3, 40, 41}).ok());
+  out->F64(solver.solution().rho);
+  for (const double a : solver.solution().a) out->F64(a);
+}
+
 audit::Sha256Digest ComputeNumericsId() {
   const absl::StatusOr<ModelConfig> config = ParseModelConfig(kSelfTestConfig);
   LETHE_CHECK(config.ok());
@@ -135,6 +155,7 @@ audit::Sha256Digest ComputeNumericsId() {
   const audit::Sha256Digest state_digest = parts.Digest();
   out.Raw(state_digest.data(), state_digest.size());
   AddEdit(**state, *start, vocab_ids, &out);
+  AddVectors(&out);
   return audit::Sha256Of(out.bytes());
 }
 

@@ -378,13 +378,6 @@ TEST_F(ServerRpcTest, ModelsAreDescribedAndTokenize) {
   EXPECT_EQ(text.text(), "\xFFz");
 }
 
-TEST_F(ServerRpcTest, VectorSessionsAreNotBuiltYet) {
-  Context context;
-  v1::ReadResponse response;
-  EXPECT_THAT(stubs_.memory->Read(&context, {}, &response),
-              IsError(grpc::StatusCode::UNIMPLEMENTED, "VECTOR_SESSIONS_NOT_BUILT", ""));
-}
-
 TEST_F(ServerRpcTest, SecondServerOnThePortIsRefused) {
   const auto second = RpcServer::Start(&server_.core, {server_.rpc->address(), 1 << 20});
   ASSERT_FALSE(second.ok());
