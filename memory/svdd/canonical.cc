@@ -94,6 +94,7 @@ void CanonicalSolver::State::SolveBeyondMass(Start start) {
   ++counters.solves;
   const bool settled = Propose(&gram, Mass(params, gram.num_keys()), params.ridge, &factor, &start);
   if (!settled) ++counters.pivot_failures;
+  LeaveBounds(&start);
   solution = Canon(&gram, params, settled ? &start : nullptr, &factor, &counters);
   KeepSupportRows();
 }

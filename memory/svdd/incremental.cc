@@ -13,8 +13,6 @@
 namespace lethe::svdd {
 namespace {
 
-constexpr double kAtBound = 0x1.0p-40;
-
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
 }  // namespace
@@ -288,18 +286,6 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
   const int64_t holes = gram_.groups().num_holes();
   if (holes > std::max<int64_t>(64, gram_.num_groups() / 8)) Compact();
   return absl::OkStatus();
-}
-
-// Canon decides; this only saves it a rejection where a tie is structural (M an integer, one margin
-// key).
-void IncrementalSolver::LeaveBounds(Start* start) const {
-  for (size_t i = 0; i < start->a.size(); ++i) {
-    Partition& place = start->classes[i];
-    if (place != Partition::kMargin) continue;
-    if (start->a[i] < kAtBound) place = Partition::kReserve;
-    if (1.0 - start->a[i] < kAtBound) place = Partition::kError;
-    if (place != Partition::kMargin) start->a[i] = place == Partition::kError ? 1.0 : 0.0;
-  }
 }
 
 void IncrementalSolver::Conclude(Start* proposal) {

@@ -149,7 +149,6 @@ class IncrementalSolver {
   void Advance(double length, Sweep* sweep);
   void Move(int64_t index);
   void SetClass(int64_t index, Partition place);
-  void LeaveBounds(Start* start) const;
   // The homotopy starts at the canonical solution, which is of all ranks but those added since.
   void Prepare();
   void SyncMargin();

@@ -20,6 +20,7 @@ using D4 = hn::FixedTag<double, 4>;
 constexpr size_t kRowsAtOnce = 8;
 constexpr int kMaxRounds = 200;
 constexpr size_t kNearKeys = 64;
+constexpr double kAtBound = 0x1.0p-40;
 
 // sums += the weighted sum of up to eight rows.
 void AddRows(const double* const* rows, const double* weights, size_t num_rows, size_t count,
@@ -297,6 +298,16 @@ std::vector<int64_t> SupportGroups(const KeyGroups& groups, const Solution& solu
     }
   }
   return support;
+}
+
+void LeaveBounds(Start* start) {
+  for (size_t i = 0; i < start->a.size(); ++i) {
+    Partition& place = start->classes[i];
+    if (place != Partition::kMargin) continue;
+    if (start->a[i] < kAtBound) place = Partition::kReserve;
+    if (1.0 - start->a[i] < kAtBound) place = Partition::kError;
+    if (place != Partition::kMargin) start->a[i] = place == Partition::kError ? 1.0 : 0.0;
+  }
 }
 
 bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start) {

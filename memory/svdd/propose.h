@@ -48,6 +48,10 @@ Start CarryEdited(GramCache* gram, const Solution& solution, const KeyEdit& edit
 // The groups of the margin and error sets, ascending.
 std::vector<int64_t> SupportGroups(const KeyGroups& groups, const Solution& solution);
 
+// Members of S within 2^-40 of a bound go to R or E: where a tie is structural (M an integer, whole keys
+// alone) they have reached it but for rounding, and Accept would refuse the proposal.
+void LeaveBounds(Start* start);
+
 // On success `start` holds the proposal (classes, a and lambda in f64).
 bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start);
 
