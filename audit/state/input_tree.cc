@@ -1,6 +1,7 @@
 #include "audit/state/input_tree.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "kernels/base/check.h"
 
@@ -32,6 +33,22 @@ Sha256Digest RootHash(uint64_t num_leaves, const Sha256Digest* top) {
   sha.Update(absl::string_view(reinterpret_cast<const char*>(&num_leaves), sizeof num_leaves));
   if (top != nullptr) sha.Update(*top);
   return sha.Finish();
+}
+
+// Replaces `removed` elements from `begin` on. What is left behind the end is overwritten.
+void Splice(uint64_t begin, uint64_t removed, const std::vector<Sha256Digest>& inserted,
+            std::vector<Sha256Digest>* hashes) {
+  const uint64_t common = std::min<uint64_t>(removed, inserted.size());
+  const auto at = [&](uint64_t i) { return hashes->begin() + static_cast<std::ptrdiff_t>(i); };
+  const auto rest = inserted.begin() + static_cast<std::ptrdiff_t>(common);
+  std::copy(inserted.begin(), rest, at(begin));
+  if (rest != inserted.end()) {
+    hashes->insert(at(begin + common), rest, inserted.end());
+    return;
+  }
+  const auto end = std::move(at(begin + removed), hashes->end(), at(begin + common));
+  std::fill(end, hashes->end(), Sha256Digest{});
+  hashes->erase(end, hashes->end());
 }
 
 }  // namespace
@@ -74,6 +91,42 @@ void InputTree::Truncate(uint64_t num_leaves) {
     for (uint64_t i = keep; i < here.hashes.size(); ++i) here.hashes[i].fill(0);
     here.hashes.resize(keep);
   }
+}
+
+void InputTree::Erase(uint64_t i) {
+  LETHE_CHECK(i < num_leaves());
+  Replace(0, i, 1, {});
+}
+
+void InputTree::Replace(size_t level, uint64_t begin, uint64_t removed,
+                        const std::vector<Sha256Digest>& inserted) {
+  if (levels_.size() <= level + 1) levels_.resize(level + 2);
+  std::vector<Sha256Digest>& hashes = levels_[level].hashes;
+  Splice(begin, removed, inserted, &hashes);
+  std::vector<uint64_t>& ends = levels_[level + 1].node_ends;
+  // Runs are cut anew from the first that holds `begin` to the first that ends where one did before.
+  const auto first = std::upper_bound(ends.begin(), ends.end(), begin);
+  auto last = first;
+  uint64_t run = first == ends.begin() ? 0 : *(first - 1);
+  const uint64_t moved = inserted.size() - removed;  // modulo 2^64: of later places
+  std::vector<uint64_t> new_ends;
+  std::vector<Sha256Digest> nodes;
+  bool meets = false;
+  for (uint64_t i = run; i < hashes.size() && !meets; ++i) {
+    if (!EndsRun(hashes[i], i + 1 - run)) continue;
+    nodes.push_back(NodeHash(hashes, run, i + 1, nullptr));
+    run = i + 1;
+    new_ends.push_back(run);
+    if (run < begin + inserted.size()) continue;
+    last = std::lower_bound(last, ends.end(), run - moved);
+    meets = last != ends.end() && *last == run - moved;
+  }
+  last = meets ? last + 1 : ends.end();
+  for (auto end = last; end != ends.end(); ++end) *end += moved;
+  const auto place = static_cast<uint64_t>(first - ends.begin());
+  const auto num_old = static_cast<uint64_t>(last - first);
+  ends.insert(ends.erase(first, last), new_ends.begin(), new_ends.end());
+  if (num_old > 0 || !nodes.empty()) Replace(level + 1, place, num_old, nodes);
 }
 
 Sha256Digest InputTree::Root() const {

@@ -10,12 +10,14 @@
 //            0). docs/state-digest.md has the format and test vectors.
 // Shapes:    a hash is 32 bytes; u64 little-endian.
 // Units:     positions are ranks among the inputs, from 0.
-// Requires:  Truncate: num_leaves <= num_leaves() (checked by LETHE_CHECK).
+// Requires:  Truncate: num_leaves <= num_leaves(); Erase: i < num_leaves() (checked by LETHE_CHECK).
 // Rejects:   none.
-// Effects:   none beyond the object; Truncate leaves no hash of a dropped leaf or of a node that
-//            covers one.
+// Effects:   none beyond the object; Truncate and Erase leave no hash of a dropped leaf or of a node
+//            that covers one.
 // Numerics:  exact. Append O(1) amortised, at worst O(kMaxChildren log n) bytes hashed; Truncate
-//            O(log n); Root O(kMaxChildren log n) at worst, 32 log n hashes on average inputs. A
+//            O(log n); Root O(kMaxChildren log n) at worst, 32 log n hashes on average inputs. Erase
+//            moves O(n) bytes and hashes again the runs around the leaf, up to the next place where
+//            runs end as before: 64 log n hashes on average inputs, O(n) chosen by an adversary. A
 //            level has at most ceil(m / kMinChildren) hashes over m, so the depth is at most
 //            ceil(log2 n), whatever an adversary chooses as inputs.
 // Threads:   compatible.
@@ -42,6 +44,8 @@ class InputTree {
 
   void Append(const Sha256Digest& leaf_hash);
   void Truncate(uint64_t num_leaves);
+  // Takes one leaf out; later ones move down.
+  void Erase(uint64_t i);
   Sha256Digest Root() const;
   const Sha256Digest& leaf(uint64_t i) const { return levels_[0].hashes[i]; }  // i < num_leaves()
   uint64_t num_leaves() const { return levels_.empty() ? 0 : levels_[0].hashes.size(); }
@@ -57,6 +61,9 @@ class InputTree {
   };
 
   void AppendAt(size_t level, const Sha256Digest& hash);
+  // Replaces `removed` hashes of a level from `begin` on, and the nodes over them.
+  void Replace(size_t level, uint64_t begin, uint64_t removed,
+               const std::vector<Sha256Digest>& inserted);
   uint64_t OpenBegin(size_t level) const;  // first hash of `level` that no closed node covers
 
   std::vector<Level> levels_;

@@ -12,6 +12,7 @@
 #include "kernels/gram/gram.h"
 #include "memory/svdd/fallback.h"
 #include "memory/svdd/polish.h"
+#include "memory/svdd/weighted_row_sum.h"
 
 namespace lethe::svdd {
 namespace {
@@ -63,7 +64,7 @@ class FreshRowSums final : public RowSums {
 
   absl::Span<const double> Of(const std::vector<int64_t>& support,
                               const std::vector<double>& totals, double* error) override {
-    WeightedRowSum(gram_, support, totals, &sums_);
+    WeightedRowSum(gram_, support, totals, &sums_, GramCache::kPassBytes);
     double total = 0.0;
     for (const double t : totals) total += t;
     *error = kUnit * 1.001 * total * (0.125 * static_cast<double>(support.size()) + 10.0);

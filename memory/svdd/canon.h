@@ -35,7 +35,7 @@
 #include "memory/svdd/double_double.h"
 #include "memory/svdd/gram_cache.h"
 #include "memory/svdd/problem.h"
-#include "memory/svdd/propose.h"
+#include "memory/svdd/start.h"
 
 namespace lethe::svdd {
 

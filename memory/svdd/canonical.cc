@@ -14,6 +14,8 @@
 #include "memory/svdd/double_double.h"
 #include "memory/svdd/gram_cache.h"
 #include "memory/svdd/propose.h"
+#include "memory/svdd/sampled_start.h"
+#include "memory/svdd/start.h"
 
 namespace lethe::svdd {
 
@@ -22,10 +24,19 @@ struct CanonicalSolver::State {
 
   absl::Status CheckCount() const;
   void SolveSaturated();
-  void SolveBeyondMass(Start start);
+  // A start, and up to where the rows that its sums need are kept (weighted_row_sum.h): a list that
+  // nothing is known of may be solved once only.
+  struct Path {
+    Start start;
+    size_t keep_bytes = GramCache::kRowBytes;
+  };
+  void SolveBeyondMass(Path path);
   // The solution of another list, if it is of the same mass and proved, as a start.
-  Start EditedStart(const Solution& before, const KeyEdit& edit);
-  Start WarmStart() const;
+  Path EditedStart(const Solution& before, const KeyEdit& edit);
+  Path WarmStart();
+  Path NewStart(double mass) {
+    return {SampledStart(&gram, mass, params.ridge), GramCache::kPassBytes};
+  }
   void KeepSupportRows();
   // Overwrites and drops the caches whose bits say by which way the solution was reached.
   void DropPathNumbers();
@@ -73,27 +84,31 @@ void CanonicalSolver::State::SolveSaturated() {
   solution = SaturatedSolution(params, summed_ranks, row_sums);
 }
 
-Start CanonicalSolver::State::WarmStart() const {
+CanonicalSolver::State::Path CanonicalSolver::State::WarmStart() {
   const double mass = Mass(params, gram.num_keys());
   if (solution.mass != mass || solution.ambiguous ||
       static_cast<double>(solution.num_keys) <= mass) {
-    return ColdStart(gram.weights(), mass);
+    return NewStart(mass);
   }
-  return Carry(gram.groups(), solution);
+  return {Carry(gram.groups(), solution)};
 }
 
-Start CanonicalSolver::State::EditedStart(const Solution& before, const KeyEdit& edit) {
+CanonicalSolver::State::Path CanonicalSolver::State::EditedStart(const Solution& before,
+                                                                 const KeyEdit& edit) {
   const double mass = Mass(params, gram.num_keys());
-  if (before.mass != mass || before.ambiguous) return ColdStart(gram.weights(), mass);
-  return CarryEdited(&gram, before, edit, params.ridge);
+  if (before.mass != mass || before.ambiguous) return NewStart(mass);
+  return {CarryEdited(&gram, before, edit, params.ridge)};
 }
 
-void CanonicalSolver::State::SolveBeyondMass(Start start) {
+void CanonicalSolver::State::SolveBeyondMass(Path path) {
   WipeFrom(&row_sums, 0);
   summed_ranks = 0;
   ++counters.solves;
-  const bool settled = Propose(&gram, Mass(params, gram.num_keys()), params.ridge, &factor, &start);
+  Start& start = path.start;
+  const bool settled =
+      Propose(&gram, Mass(params, gram.num_keys()), params.ridge, &factor, &start, path.keep_bytes);
   if (!settled) ++counters.pivot_failures;
+  LeaveBounds(&start);
   solution = Canon(&gram, params, settled ? &start : nullptr, &factor, &counters);
   KeepSupportRows();
 }

@@ -10,6 +10,7 @@
 #include "memory/svdd/cholesky.h"
 #include "memory/svdd/polish.h"
 #include "memory/svdd/propose.h"
+#include "memory/svdd/weighted_row_sum.h"
 
 namespace lethe::svdd {
 namespace {

@@ -212,6 +212,16 @@ absl::Span<const double> GramCache::Row(int64_t index) {
   return row.entries();
 }
 
+const double* GramCache::Part(int64_t index, int64_t begin, absl::Span<double> room) {
+  const auto first = static_cast<size_t>(begin);
+  if (HasRow(index)) return rows_[static_cast<size_t>(index)].data + first;
+  const absl::Span<const double> key = groups_.Key(index);
+  GramRow(key, groups_.distinct_keys().subspan(first * key.size(), room.size() * key.size()),
+          sigma_, room);
+  num_evaluations_ += static_cast<int64_t>(room.size());
+  return room.data();
+}
+
 void GramCache::Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> columns,
                       size_t stride, double* out) {
   LETHE_CHECK(stride >= rows.size());

@@ -7,7 +7,7 @@
 // Units:     none.
 // Requires:  as KeyGroups; groups below num_groups() (LETHE_DCHECK).
 // Rejects:   none.
-// Effects:   Row evaluates what is missing. A row's pointer is valid until Append, Truncate, Erase
+// Effects:   Row evaluates what is missing and keeps it. A row's pointer is valid until Append, Truncate, Erase
 //            or KeepOnly. Truncate and Erase overwrite what they drop, Truncate and Compact buffers
 //            kept for reuse as well; rows that KeepOnly frees keep their content until they are used again or
 //            until WipeBuffers. A copy has the keys and the rows.
@@ -34,6 +34,8 @@ class GramCache {
  public:
   static constexpr size_t kRowBytes = size_t{256} << 20;
   static constexpr size_t kBufferBytes = size_t{64} << 20;
+  // Rows that are read once are kept up to this: more of them cost more in fresh pages than in values.
+  static constexpr size_t kPassBytes = size_t{16} << 20;
 
   GramCache(double sigma, int64_t dim) : sigma_(sigma), groups_(dim) {}
   GramCache(const GramCache& other);
@@ -59,11 +61,16 @@ class GramCache {
   // The same, kept: a dropped buffer costs its next user fresh pages.
   void OverwriteBuffers();
 
+  double sigma() const { return sigma_; }
   const KeyGroups& groups() const { return groups_; }
   int64_t num_keys() const { return groups_.num_keys(); }
   int64_t num_groups() const { return groups_.num_groups(); }
   absl::Span<const double> weights() const { return groups_.weights(); }
   absl::Span<const double> Row(int64_t index);
+  bool HasRow(int64_t index) const { return CachedLength(index) == num_groups(); }
+  // Entries of a row from `begin` on, as many as `room` has: those of the kept row, or evaluated into
+  // room and not kept. Valid as Row's and as room.
+  const double* Part(int64_t index, int64_t begin, absl::Span<double> room);
 
   // out[c * rows.size() + r] = K(rows[r], columns[c]); uses cached rows, adds none.
   void Block(absl::Span<const int64_t> rows, absl::Span<const int64_t> columns,

@@ -7,13 +7,16 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wiped.h"
 #include "memory/svdd/canon.h"
 #include "memory/svdd/polish.h"
+#include "memory/svdd/propose.h"
+#include "memory/svdd/sampled_start.h"
 
 namespace lethe::svdd {
 namespace {
 
-constexpr double kAtBound = 0x1.0p-40;
+constexpr size_t kBlock = 512;  // columns
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
@@ -27,8 +30,7 @@ class IncrementalSolver::HeldSums final : public RowSums {
   absl::Span<const double> Of(const std::vector<int64_t>& support,
                               const std::vector<double>& totals, double* error) override {
     solver_->HoldOnly(support, totals);
-    values_.resize(solver_->sums_.size());
-    for (size_t i = 0; i < values_.size(); ++i) values_[i] = solver_->sums_.Value(i);
+    values_ = solver_->HeldValues();
     *error = solver_->sums_.Error(totals);
     return values_;
   }
@@ -117,8 +119,13 @@ absl::Status IncrementalSolver::AddSeveral(absl::Span<const double> keys) {
   const double mass = Mass(params_, n);
   HoldNewGroups();
   const bool carries = MarginsHold(solution_.num_keys) && solution_.mass == mass;
-  Start start = carries ? Carry(gram_.groups(), solution_) : ColdStart(gram_.weights(), mass);
-  const bool settled = Propose(&gram_, mass, params_.ridge, &factor_, &start);
+  Start start =
+      carries ? Carry(gram_.groups(), solution_) : SampledStart(&gram_, mass, params_.ridge);
+  const Support support = SupportOf(start, gram_.weights());
+  HoldOnly(support.indices, support.totals);
+  const std::vector<double> sums = HeldValues();
+  const bool settled =
+      Propose(&gram_, mass, params_.ridge, &factor_, &start, GramCache::kPassBytes, &sums);
   if (!settled) ++counters_.pivot_failures;
   Conclude(settled ? &start : nullptr);
   return absl::OkStatus();
@@ -180,21 +187,45 @@ void IncrementalSolver::HoldNewGroups() {
   held_.resize(num_groups);
 }
 
-void IncrementalSolver::Hold(int64_t group, double total) {
-  double& held = held_[At(group)];
-  if (held == total) return;
-  sums_.Change(gram_.Row(group), held, total);
-  held = total;
+// Many rows that are not kept are evaluated for a block of columns at a time, whose keys stay in the
+// cache.
+void IncrementalSolver::Hold(const std::vector<int64_t>& groups,
+                             const std::vector<double>& totals) {
+  const size_t n = sums_.size();
+  if (groups.size() * n * sizeof(double) <= GramCache::kPassBytes) {
+    for (const int64_t group : groups) gram_.Row(group);
+  }
+  WipedVector<double> evaluated(kBlock);
+  for (size_t begin = 0; begin < n; begin += kBlock) {
+    const size_t count = std::min(kBlock, n - begin);
+    for (size_t k = 0; k < groups.size(); ++k) {
+      const double* row = gram_.Part(groups[k], static_cast<int64_t>(begin),
+                                     absl::MakeSpan(evaluated).first(count));
+      sums_.Change({row, count}, held_[At(groups[k])], totals[k], begin);
+    }
+  }
+  for (size_t k = 0; k < groups.size(); ++k) held_[At(groups[k])] = totals[k];
 }
 
 void IncrementalSolver::HoldOnly(const std::vector<int64_t>& support,
                                  const std::vector<double>& totals) {
+  std::vector<int64_t> changed;
+  std::vector<double> wanted;
   size_t next = 0;
   for (int64_t i = 0; i < gram_.num_groups(); ++i) {
-    const bool wanted = next < support.size() && support[next] == i;
-    Hold(i, wanted ? totals[next] : 0.0);
-    next += wanted ? 1 : 0;
+    const bool supports = next < support.size() && support[next] == i;
+    const double total = supports ? totals[next++] : 0.0;
+    if (held_[At(i)] == total) continue;
+    changed.push_back(i);
+    wanted.push_back(total);
   }
+  Hold(changed, wanted);
+}
+
+std::vector<double> IncrementalSolver::HeldValues() const {
+  std::vector<double> values(sums_.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = sums_.Value(i);
+  return values;
 }
 
 bool IncrementalSolver::JoinsReserve() {
@@ -278,7 +309,7 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
                                    [](const Loose& copy) { return copy.a != 0.0; });
     const bool found = !moves || Run(&sweep) != Outcome::kLost;
     for (const Loose& copy : sweep.loose) {
-      if (weights_[At(copy.group)] == 0.0) Hold(copy.group, 0.0);
+      if (weights_[At(copy.group)] == 0.0) Hold({copy.group}, {0.0});
     }
     Erase(ranks);
     factor_.Clear();
@@ -288,18 +319,6 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
   const int64_t holes = gram_.groups().num_holes();
   if (holes > std::max<int64_t>(64, gram_.num_groups() / 8)) Compact();
   return absl::OkStatus();
-}
-
-// Canon decides; this only saves it a rejection where a tie is structural (M an integer, one margin
-// key).
-void IncrementalSolver::LeaveBounds(Start* start) const {
-  for (size_t i = 0; i < start->a.size(); ++i) {
-    Partition& place = start->classes[i];
-    if (place != Partition::kMargin) continue;
-    if (start->a[i] < kAtBound) place = Partition::kReserve;
-    if (1.0 - start->a[i] < kAtBound) place = Partition::kError;
-    if (place != Partition::kMargin) start->a[i] = place == Partition::kError ? 1.0 : 0.0;
-  }
 }
 
 void IncrementalSolver::Conclude(Start* proposal) {

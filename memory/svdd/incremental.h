@@ -50,7 +50,7 @@
 #include "memory/svdd/gram_cache.h"
 #include "memory/svdd/kernel_sums.h"
 #include "memory/svdd/problem.h"
-#include "memory/svdd/propose.h"
+#include "memory/svdd/start.h"
 
 namespace lethe::svdd {
 
@@ -116,10 +116,11 @@ class IncrementalSolver {
   void Saturate();
   // The sums of groups appended since.
   void HoldNewGroups();
-  // The held total of a group.
-  void Hold(int64_t group, double total);
+  // The held totals of these groups.
+  void Hold(const std::vector<int64_t>& groups, const std::vector<double>& totals);
   // Exactly these; others go. support ascends.
   void HoldOnly(const std::vector<int64_t>& support, const std::vector<double>& totals);
+  std::vector<double> HeldValues() const;
   std::vector<int64_t> HeldGroups() const;
   // The margin set's first: every operation reads them, those of E only when they move.
   std::vector<int64_t> RowsToKeep() const;
@@ -149,7 +150,6 @@ class IncrementalSolver {
   void Advance(double length, Sweep* sweep);
   void Move(int64_t index);
   void SetClass(int64_t index, Partition place);
-  void LeaveBounds(Start* start) const;
   // The homotopy starts at the canonical solution, which is of all ranks but those added since.
   void Prepare();
   void SyncMargin();

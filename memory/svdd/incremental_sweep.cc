@@ -7,6 +7,7 @@
 
 #include "memory/svdd/incremental.h"
 #include "memory/svdd/polish.h"
+#include "memory/svdd/weighted_row_sum.h"
 
 namespace lethe::svdd {
 namespace {

@@ -62,17 +62,18 @@ int KernelSums::Bits(double total) const {
   return std::min(scale_, kTermBits - exponent);
 }
 
-void KernelSums::Change(absl::Span<const double> row, double before, double after) {
-  LETHE_CHECK(row.size() == sums_.size());
+void KernelSums::Change(absl::Span<const double> row, double before, double after, size_t begin) {
+  LETHE_CHECK(begin + row.size() <= sums_.size());
+  int64_t* sums = sums_.data() + begin;
   const int bits_before = Bits(before);
   const int bits_after = Bits(after);
   if (bits_before == bits_after) {
     AddDifferences(row, std::ldexp(before, bits_after), std::ldexp(after, bits_after),
-                   scale_ - bits_after, sums_.data());
+                   scale_ - bits_after, sums);
     return;
   }
-  AddDifferences(row, std::ldexp(before, bits_before), 0.0, scale_ - bits_before, sums_.data());
-  AddDifferences(row, 0.0, std::ldexp(after, bits_after), scale_ - bits_after, sums_.data());
+  AddDifferences(row, std::ldexp(before, bits_before), 0.0, scale_ - bits_before, sums);
+  AddDifferences(row, 0.0, std::ldexp(after, bits_after), scale_ - bits_after, sums);
 }
 
 void KernelSums::Append(absl::Span<const double> column, absl::Span<const double> totals) {

@@ -33,7 +33,8 @@ class KernelSums {
   void Resize(size_t size) { sums_.resize(size); }
   size_t size() const { return sums_.size(); }
 
-  void Change(absl::Span<const double> row, double before, double after);
+  // Of the row's entries from `begin` on.
+  void Change(absl::Span<const double> row, double before, double after, size_t begin = 0);
   // One more group.
   void Append(absl::Span<const double> column, absl::Span<const double> totals);
   void SetZero(size_t i) { sums_[i] = 0; }
@@ -48,7 +49,6 @@ class KernelSums {
  private:
   // b of a total.
   int Bits(double total) const;
-  void Add(absl::Span<const double> row, double total, bool subtract);
 
   int scale_;
   double unit_;  // 2^-scale

@@ -8,10 +8,17 @@
 namespace lethe::svdd {
 
 PrimalSolver::PrimalSolver(absl::Span<const int64_t> ids, absl::Span<const double> weights,
-                           absl::Span<const double> gram, double mass, double ridge,
-                           CholeskyFactor* factor)
-    : ids_(ids), weights_(weights), gram_(gram), mass_(mass), ridge_(ridge), factor_(factor) {
-  LETHE_CHECK(gram.size() == ids.size() * ids.size() && weights.size() == ids.size());
+                           absl::Span<const double> gram, absl::Span<const double> fixed,
+                           double mass, double ridge, CholeskyFactor* factor)
+    : ids_(ids),
+      weights_(weights),
+      gram_(gram),
+      fixed_(fixed),
+      mass_(mass),
+      ridge_(ridge),
+      factor_(factor) {
+  LETHE_CHECK(gram.size() == ids.size() * ids.size() && weights.size() == ids.size() &&
+              (fixed.empty() || fixed.size() == ids.size()));
 }
 
 bool PrimalSolver::Run(std::vector<Partition>* classes, std::vector<double>* a) {
@@ -20,6 +27,7 @@ bool PrimalSolver::Run(std::vector<Partition>* classes, std::vector<double>* a) 
   classes_ = *classes;
   totals_.resize(n);
   error_part_.assign(n, 0.0);
+  std::copy(fixed_.begin(), fixed_.end(), error_part_.begin());
   for (size_t j = 0; j < n; ++j) {
     totals_[j] = weights_[j] * (*a)[j];
     if (classes_[j] == Partition::kError) MoveError(j, 1.0);

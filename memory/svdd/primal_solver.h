@@ -8,7 +8,9 @@
 //            whole step fits, the worst members of R and E with the wrong gradient sign enter S, in
 //            blocks that grow while they are digested in few steps and shrink to one while they are
 //            not.
-// Shapes:    gram [n][n] f64; ids (groups, ascending), weights, classes, a: [n].
+//            Keys outside that do not move add `fixed` to the gradients.
+// Shapes:    gram [n][n] f64; ids (groups, ascending), weights, classes, a: [n]; fixed: [n] or empty
+//            (zeros).
 // Units:     a-units of one copy for a.
 // Requires:  spans of these sizes; a feasible to rounding (sum w a = mass), 0 on R, 1 on E.
 // Rejects:   Run returns false when it does not settle in 20 n + 200 steps.
@@ -36,7 +38,8 @@ class PrimalSolver {
   static constexpr double kTolerance = 1e-11;
 
   PrimalSolver(absl::Span<const int64_t> ids, absl::Span<const double> weights,
-               absl::Span<const double> gram, double mass, double ridge, CholeskyFactor* factor);
+               absl::Span<const double> gram, absl::Span<const double> fixed, double mass,
+               double ridge, CholeskyFactor* factor);
 
   bool Run(std::vector<Partition>* classes, std::vector<double>* a);
 
@@ -65,13 +68,14 @@ class PrimalSolver {
   absl::Span<const int64_t> ids_;
   absl::Span<const double> weights_;
   absl::Span<const double> gram_;
+  absl::Span<const double> fixed_;
   double mass_;
   double ridge_;
   CholeskyFactor* factor_;
   std::vector<Partition> classes_;
   std::vector<size_t> local_;       // of the factor's positions
   std::vector<double> totals_;      // [n]
-  std::vector<double> error_part_;  // [n], 2 sum_E K w
+  std::vector<double> error_part_;  // [n], 2 sum_E K w and `fixed`
   std::vector<double> gradient_;    // [n], of one copy, as of the last UpdateGradient
   double error_count_ = 0.0;
   double lambda_ = 0.0;

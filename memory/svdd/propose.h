@@ -1,60 +1,42 @@
 // Propose: a partition for all distinct keys, found on a working set that grows by what it got
 // wrong.
 //
-// Equation:  PrimalSolver on W = S u E u {reserve keys whose gradient is below lambda}; then one
-//            pass over all keys; the reserve keys it finds wrong join W (its own reserve keys
-//            leave) until none is left.
-// Shapes:    classes: one per group of gram.
+// Equation:  PrimalSolver on W = S u E u {reserve keys whose gradient is below lambda}, with the
+//            reserve keys nearest to it; then one pass over all keys; the reserve keys it finds
+//            wrong join W (its own reserve keys leave) until none is left. If E has more than
+//            kWholeError keys only those of it that are wrong or nearest to lambda are in W; the
+//            others stay as they are, and count as a constant part of W's gradients and mass until
+//            the pass finds one wrong. Then the sums of the pass change by the rows of what moved.
+// Shapes:    start: one entry per group of gram; sums: [num_groups].
 // Units:     a-units of one copy.
 // Requires:  gram->num_keys() > mass; start is feasible, new keys in reserve with a = 0.
 // Rejects:   returns false when it does not settle.
-// Effects:   evaluates Gram rows of S u E; updates factor; start is the result.
-// Numerics:  f64, a proposal only.
+// Effects:   evaluates Gram rows of S u E and keeps them if they take at most keep_bytes; updates
+//            factor; start is the result.
+// Numerics:  f64, a proposal only. Memory beyond the rows O(|W|^2), |W| at most |S| + kWholeError +
+//            4 kWrongAtOnce.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_PROPOSE_H_
 #define LETHE_MEMORY_SVDD_PROPOSE_H_
 
-#include <cstdint>
+#include <cstddef>
 #include <vector>
-
-#include "absl/types/span.h"
 
 #include "memory/svdd/cholesky.h"
 #include "memory/svdd/gram_cache.h"
-#include "memory/svdd/key_groups.h"
-#include "memory/svdd/problem.h"
+#include "memory/svdd/start.h"
 
 namespace lethe::svdd {
 
-struct Start {
-  std::vector<Partition> classes;
-  std::vector<double> a;  // of one copy; feasible: 0 on R, 1 on E, sum w a = m
-  double lambda = 0.0;    // of a; set by Propose
-};
-
-// The start that depends on nothing but the multiplicities: the mass goes to the first keys.
-Start ColdStart(absl::Span<const double> weights, double mass);
-
-// The canonical solution of the first ranks as a start for all of them: old keys keep what their
-// copies held, w_old a_old = w a, new ones have 0. The mass must not have changed.
-Start Carry(const KeyGroups& groups, const Solution& solution);
-
-// The canonical solution of another list as a start: a rank begins with the class and a of its heir_of
-// (copies share). New keys that are reserve keys whatever their own a begin with 0. The mass that is
-// missing goes to the margin set up to half its room, then to the reserve keys with the smallest
-// gradients. The mass must not have changed and be below the number of keys.
-Start CarryEdited(GramCache* gram, const Solution& solution, const KeyEdit& edit, double ridge);
-
-// The groups of the margin and error sets, ascending.
-std::vector<int64_t> SupportGroups(const KeyGroups& groups, const Solution& solution);
+// Error keys that a working set takes without choosing among them.
+inline constexpr size_t kWholeError = 512;
+inline constexpr size_t kWrongAtOnce = 1024;
 
 // On success `start` holds the proposal (classes, a and lambda in f64).
-bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start);
-
-// sums[i] = sum_j factors[j] K(indices[j], i) for all groups i, blocks of 8 indices at a time in the
-// order given: |error| <= (indices.size()/8 + 10) 2^-53 sum |factors| K.
-void WeightedRowSum(GramCache* gram, absl::Span<const int64_t> indices,
-                    absl::Span<const double> factors, std::vector<double>* sums);
+// start_sums: sum_j w_j a_j K_ij of the start for all groups i where the caller has them, or null.
+bool Propose(GramCache* gram, double mass, double ridge, CholeskyFactor* factor, Start* start,
+             size_t keep_bytes = GramCache::kRowBytes,
+             const std::vector<double>* start_sums = nullptr);
 
 }  // namespace lethe::svdd
 

@@ -1,8 +1,9 @@
-// Goal: the tree's root is a function of the sequence alone, appends and truncations agree with the
-// definition, and chosen inputs cannot make it deep.
+// Goal: the tree's root is a function of the sequence alone, appends, truncations and erasures agree
+// with the definition, and chosen inputs cannot make it deep.
 // Method: InputTree against InputTreeRoot, which builds whole levels; sequences that are random, equal,
 // and chosen so that every leaf ends a run.
 
+#include <cstddef>
 #include <random>
 #include <set>
 #include <string>
@@ -81,6 +82,45 @@ TEST(InputTreeTest, TruncationForgetsTheRest) {
       now.push_back(leaf);
     }
     ASSERT_EQ(tree.Root(), InputTreeRoot(now)) << step;
+  }
+}
+
+// Random ranks, runs of neighbours, first and last leaves; then the tree grows again.
+TEST(InputTreeTest, ErasureEqualsATreeWithoutTheLeaf) {
+  std::mt19937_64 random(6);
+  Sha256Digest ending = Leaf(1);
+  ending.back() = 0x20;
+  Sha256Digest not_ending = Leaf(1);
+  not_ending.back() = 0x01;
+  for (const int kind : {0, 1, 2, 3}) {
+    std::vector<Sha256Digest> now = RandomLeaves(1500, 7 + static_cast<uint64_t>(kind));
+    for (Sha256Digest& leaf : now) {
+      if (kind == 1) leaf = ending;
+      if (kind == 2) leaf = not_ending;
+      if (kind == 3 && random() % 3 == 0) leaf.back() = 0x40;
+    }
+    InputTree tree = TreeOf(now);
+    for (int step = 0; !now.empty(); ++step) {
+      const size_t ranks[] = {random() % now.size(), 0, now.size() - 1, now.size() / 3};
+      const size_t i = ranks[step % 4];
+      now.erase(now.begin() + static_cast<std::ptrdiff_t>(i));
+      tree.Erase(i);
+      ASSERT_EQ(tree.num_leaves(), now.size());
+      if (step % 5 != 0 && now.size() > 80) continue;
+      ASSERT_EQ(tree.Root(), InputTreeRoot(now)) << "kind " << kind << ", leaves " << now.size();
+      ASSERT_EQ(tree.state_bytes(), TreeOf(now).state_bytes());
+      if (step % 50 != 0) continue;
+      InputTree more = tree;
+      std::vector<Sha256Digest> longer = now;
+      for (const Sha256Digest& leaf : RandomLeaves(200, 8)) {
+        more.Append(leaf);
+        longer.push_back(leaf);
+      }
+      ASSERT_EQ(more.Root(), InputTreeRoot(longer));
+      more.Truncate(now.size() / 2);
+      longer.resize(now.size() / 2);
+      ASSERT_EQ(more.Root(), InputTreeRoot(longer));
+    }
   }
 }
 

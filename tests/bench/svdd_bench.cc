@@ -3,13 +3,15 @@
 //
 //   svdd_bench [max_keys]         boundaries
 //   svdd_bench edit [max_keys]    edits
+//   svdd_bench slow [keys]        the slow canonical path from nothing, of 1,024 keys by default
 //
 // Keys: unit vectors of 64 components (f32, widened) whose direction has `dims` degrees of freedom,
 // drifting between clusters; "random" keys use all 64, the worst case, where nearly every key is in
 // the margin set. Prints, per shape, CPU milliseconds: the median and the 10th and 90th percentile
 // over the last boundaries or over edits with other new keys, and set sizes. Edits: a token goes and
 // the 534 after it get new keys, drawn like the others, at the start, in the middle and at the end
-// of the list; and 500 tokens go that are spread over it.
+// of the list; and 500 tokens go that are spread over it. Slow path: Canon without a proposal, at an M of
+// no special kind and at one bisected to a change of the partition, where it is taken.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/svdd/canon.h"
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/sv_memory.h"
 
@@ -195,12 +198,71 @@ void RunAllEdits(int64_t max_keys) {
   }
 }
 
+// The last double below a change of the partition between the two.
+double BisectedMass(const std::vector<double>& keys, double ridge, double low, double high) {
+  const auto classes = [&](double box_mass) {
+    return SolveCanonical(MakeParams(1.0, box_mass, ridge, kDim).value(), keys)->classes;
+  };
+  const std::vector<Partition> at_low = classes(low);
+  for (double middle = 0.5 * (low + high); middle != low && middle != high;
+       middle = 0.5 * (low + high)) {
+    (classes(middle) == at_low ? low : high) = middle;
+  }
+  return low;
+}
+
+void TimeSlowPath(const KeySource& source, int64_t num_keys, double box_mass, double ridge,
+                  const char* where) {
+  const std::vector<double> keys =
+      MakeKeys(num_keys, source.dims, source.num_clusters, source.spread, 7);
+  if (std::string(where) == "change") box_mass = BisectedMass(keys, ridge, box_mass, box_mass + 1);
+  const Params params = MakeParams(1.0, box_mass, ridge, kDim).value();
+  std::vector<double> milliseconds;
+  Counters counters;
+  int64_t margin = 0;
+  for (int run = 0; run < 7; ++run) {
+    GramCache gram(params.sigma, kDim);
+    gram.Append(keys);
+    CholeskyFactor factor(ridge);
+    const double begin = CpuMilliseconds();
+    const Solution solution = Canon(&gram, params, nullptr, &factor, &counters);
+    milliseconds.push_back(CpuMilliseconds() - begin);
+    margin = std::count(solution.classes.begin(), solution.classes.end(), Partition::kMargin);
+  }
+  std::printf(
+      "%-10s n %5lld M %8.4f ridge %.0e  %8.2f ms (%.2f..%.2f)  S %lld  ambiguous %lld of 7\n",
+      source.name, static_cast<long long>(num_keys), box_mass, ridge, Percentile(milliseconds, 0.5),
+      Percentile(milliseconds, 0.0), Percentile(milliseconds, 1.0), static_cast<long long>(margin),
+      static_cast<long long>(counters.ambiguous));
+  std::fflush(stdout);
+}
+
+void TimeSlowPaths(int64_t num_keys) {
+  constexpr KeySource kSources[] = {{"random", 64, 1, 1.0},
+                                    {"clusters", 12, 40, 0.4},
+                                    {"smooth 12", 12, 1, 1.0},
+                                    {"smooth 6", 6, 1, 1.0}};
+  for (const KeySource& source : kSources) {
+    for (const double ridge : {0x1.0p-11, 1e-8}) {
+      for (const double share : {0.1, 0.25}) {
+        for (const char* where : {"any", "change"}) {
+          TimeSlowPath(source, num_keys, share * static_cast<double>(num_keys), ridge, where);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lethe::svdd
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "edit") {
     lethe::svdd::RunAllEdits(argc > 2 ? std::atoll(argv[2]) : 32768);
+    return 0;
+  }
+  if (argc > 1 && std::string(argv[1]) == "slow") {
+    lethe::svdd::TimeSlowPaths(argc > 2 ? std::atoll(argv[2]) : 1024);
     return 0;
   }
   const int64_t max_keys = argc > 1 ? std::atoll(argv[1]) : 8192;
