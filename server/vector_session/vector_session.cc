@@ -17,6 +17,9 @@
 namespace lethe {
 namespace {
 
+// More leaves than these are taken out by building the tree behind the first again.
+constexpr size_t kLeavesOneByOne = 16;
+
 absl::string_view BytesOf(absl::Span<const double> numbers) {
   return absl::string_view(reinterpret_cast<const char*>(numbers.data()),
                            numbers.size() * sizeof(double));
@@ -133,6 +136,22 @@ void VectorSession::HashLeavesFrom(int64_t rank) {
   for (; rank < num_tokens(); ++rank) {
     tree_.Append(audit::InputTree::LeafHash(BytesOf(KeyOf(rank)), BytesOf(ValueOf(rank))));
   }
+}
+
+void VectorSession::EraseLeaves(absl::Span<const int64_t> ranks) {
+  if (ranks.size() <= kLeavesOneByOne) {
+    for (size_t k = ranks.size(); k-- > 0;) tree_.Erase(static_cast<uint64_t>(ranks[k]));
+    return;
+  }
+  std::vector<audit::Sha256Digest> kept;
+  size_t next = 0;
+  for (auto rank = static_cast<uint64_t>(ranks[0]); rank < tree_.num_leaves(); ++rank) {
+    const bool removed = next < ranks.size() && static_cast<uint64_t>(ranks[next]) == rank;
+    next += removed ? 1 : 0;
+    if (!removed) kept.push_back(tree_.leaf(rank));
+  }
+  tree_.Truncate(static_cast<uint64_t>(ranks[0]));
+  for (const audit::Sha256Digest& leaf : kept) tree_.Append(leaf);
 }
 
 audit::StateParts VectorSession::StateParts() const {
@@ -263,7 +282,7 @@ absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::StageRemoval(
   removed.ranks = std::move(ranks);
   removed.inputs = Inputs(inputs_);
   inputs_.Remove(removed.ranks);
-  HashLeavesFrom(result.first_rank);
+  EraseLeaves(removed.ranks);
   support_.Clear();
   result.digest_after = Digest();
   result.gaps = inputs_.Gaps(next_token_id_);

@@ -111,6 +111,7 @@ class VectorSession final : public AnySession {
   // A solver of keys_ that knows nothing else.
   void SolveAgain();
   void HashLeavesFrom(int64_t rank);
+  void EraseLeaves(absl::Span<const int64_t> ranks);
   const VectorOptions options_;
   std::unique_ptr<svdd::IncrementalSolver> solver_;  // its solution() is not const
   int64_t slow_solves_before_ = 0;                   // of solvers that are gone
