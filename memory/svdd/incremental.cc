@@ -18,6 +18,9 @@ namespace {
 
 constexpr size_t kBlock = 512;  // columns
 
+// Support keys that leave by one homotopy: each of them moves the margin set on its way.
+constexpr size_t kManySupport = 8;
+
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
 }  // namespace
@@ -119,16 +122,19 @@ absl::Status IncrementalSolver::AddSeveral(absl::Span<const double> keys) {
   const double mass = Mass(params_, n);
   HoldNewGroups();
   const bool carries = MarginsHold(solution_.num_keys) && solution_.mass == mass;
-  Start start =
-      carries ? Carry(gram_.groups(), solution_) : SampledStart(&gram_, mass, params_.ridge);
+  ProposeFrom(carries ? Carry(gram_.groups(), solution_)
+                      : SampledStart(&gram_, mass, params_.ridge));
+  return absl::OkStatus();
+}
+
+void IncrementalSolver::ProposeFrom(Start start) {
   const Support support = SupportOf(start, gram_.weights());
   HoldOnly(support.indices, support.totals);
   const std::vector<double> sums = HeldValues();
-  const bool settled =
-      Propose(&gram_, mass, params_.ridge, &factor_, &start, GramCache::kPassBytes, &sums);
+  const bool settled = Propose(&gram_, Mass(params_, gram_.num_keys()), params_.ridge, &factor_,
+                               &start, GramCache::kPassBytes, &sums);
   if (!settled) ++counters_.pivot_failures;
   Conclude(settled ? &start : nullptr);
-  return absl::OkStatus();
 }
 
 void IncrementalSolver::Saturate() {
@@ -273,12 +279,13 @@ void IncrementalSolver::Erase(absl::Span<const int64_t> ranks) {
 }
 
 // Holes cost a little of everything.
-void IncrementalSolver::Compact() {
-  const std::vector<int64_t> before = gram_.Compact();
+std::vector<int64_t> IncrementalSolver::Compact() {
+  std::vector<int64_t> before = gram_.Compact();
   factor_.Clear();
-  if (sums_.size() == 0) return;
+  if (sums_.size() == 0) return before;
   sums_.Reorder(before);
   held_ = HeldTotals(before);
+  return before;
 }
 
 absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
@@ -301,24 +308,56 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
   if (MarginsHold(left) && std::all_of(ranks.begin(), ranks.end(), in_reserve)) {
     LeaveReserve(ranks);
   } else {
-    Prepare();
-    Sweep sweep;
-    sweep.loose = TakeOut(ranks);
-    sweep.length = 1.0;
-    const bool moves = std::any_of(sweep.loose.begin(), sweep.loose.end(),
-                                   [](const Loose& copy) { return copy.a != 0.0; });
-    const bool found = !moves || Run(&sweep) != Outcome::kLost;
-    for (const Loose& copy : sweep.loose) {
-      if (weights_[At(copy.group)] == 0.0) Hold({copy.group}, {0.0});
+    const auto num_support = static_cast<size_t>(
+        std::count_if(ranks.begin(), ranks.end(), [&](int64_t rank) { return !in_reserve(rank); }));
+    if (num_support > kManySupport && MarginsHold(left)) {
+      LeaveByProposal(ranks);
+    } else {
+      LeaveBySweep(ranks);
     }
-    Erase(ranks);
-    factor_.Clear();
-    Start start{classes_, a_, lambda_};
-    Conclude(found ? &start : nullptr);
   }
   const int64_t holes = gram_.groups().num_holes();
   if (holes > std::max<int64_t>(64, gram_.num_groups() / 8)) Compact();
   return absl::OkStatus();
+}
+
+void IncrementalSolver::LeaveBySweep(absl::Span<const int64_t> ranks) {
+  Prepare();
+  Sweep sweep;
+  sweep.loose = TakeOut(ranks);
+  sweep.length = 1.0;
+  const bool moves = std::any_of(sweep.loose.begin(), sweep.loose.end(),
+                                 [](const Loose& copy) { return copy.a != 0.0; });
+  const bool found = !moves || Run(&sweep) != Outcome::kLost;
+  for (const Loose& copy : sweep.loose) {
+    if (weights_[At(copy.group)] == 0.0) Hold({copy.group}, {0.0});
+  }
+  Erase(ranks);
+  factor_.Clear();
+  Start start{classes_, a_, lambda_};
+  Conclude(found ? &start : nullptr);
+}
+
+void IncrementalSolver::LeaveByProposal(absl::Span<const int64_t> ranks) {
+  Prepare();
+  std::vector<int64_t> groups;
+  std::vector<double> totals;
+  for (const Loose& copy : TakeOut(ranks)) {
+    groups.push_back(copy.group);
+    totals.push_back(weights_[At(copy.group)] * a_[At(copy.group)]);
+  }
+  Hold(groups, totals);
+  Start start{classes_, a_, lambda_};
+  Refill(
+      solution_.mass, weights_, [&] { return HeldValues(); }, &start);
+  Erase(ranks);
+  const std::vector<int64_t> before = Compact();
+  Start compact;
+  for (const int64_t group : before) {
+    compact.classes.push_back(start.classes[At(group)]);
+    compact.a.push_back(start.a[At(group)]);
+  }
+  ProposeFrom(std::move(compact));
 }
 
 void IncrementalSolver::Conclude(Start* proposal) {

@@ -12,7 +12,8 @@
 //              Add:    n <= M: a = 1. Else sweep the new copy's a from 0 up to 1 beside its equals,
 //                whose a it has when its e reaches 0; join them; then, if m < M, the mass up to M.
 //              Remove: n - 1 <= M: a = 1. Else take the leaving copies out of their keys (w falls)
-//                and sweep their a, all at once, down to 0.
+//                and sweep their a, all at once, down to 0; when more than eight of them have
+//                a > 0, their mass goes to others (start.h) and an active set (propose.h) settles it.
 //            Empty margin: if the others must give mass, lambda rises to the largest gradient in E
 //            and the swept key; if they must take it, to the smallest in R; that key enters S.
 //            Ties: steps of length 0 are executed; only the key just moved is barred, and only at
@@ -129,8 +130,15 @@ class IncrementalSolver {
   bool JoinsReserve();
   // The keys leave the reserve.
   void LeaveReserve(absl::Span<const int64_t> ranks);
+  // The keys leave, by one homotopy or, where they are many of the support, by an active set that
+  // starts from what stays.
+  void LeaveBySweep(absl::Span<const int64_t> ranks);
+  void LeaveByProposal(absl::Span<const int64_t> ranks);
+  // Proposes from `start`, whose sums it holds, and concludes.
+  void ProposeFrom(Start start);
   void Erase(absl::Span<const int64_t> ranks);
-  void Compact();
+  // The group before of each group after.
+  std::vector<int64_t> Compact();
   // The sweep of the new copy of `group`; false when it was lost.
   bool SweepIn(int64_t group);
   // Takes copies of the ranks' keys out of weights_.

@@ -66,14 +66,13 @@ double GiveToMargin(double missing, double share, absl::Span<const double> weigh
 }
 
 // Whole keys by rising gradient, the last one in part; returns what is left.
-double GiveToReserve(double missing, GramCache* gram, Start* start) {
-  const absl::Span<const double> weights = gram->weights();
-  const Support support = SupportOf(*start, weights);
-  std::vector<double> sums;
-  WeightedRowSum(gram, support.indices, support.totals, &sums);
+double GiveToReserve(double missing, absl::Span<const double> weights,
+                     absl::Span<const double> sums, Start* start) {
   std::vector<std::pair<double, size_t>> reserve;
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (start->classes[i] == Partition::kReserve) reserve.emplace_back(sums[i], i);
+    if (start->classes[i] == Partition::kReserve && weights[i] > 0.0) {
+      reserve.emplace_back(sums[i], i);
+    }
   }
   // A key takes one or more.
   const size_t wanted = std::min(reserve.size(), static_cast<size_t>(missing) + 1);
@@ -146,12 +145,25 @@ Start CarryEdited(GramCache* gram, const Solution& solution, const KeyEdit& edit
     if (start.a[i] == 1.0) start.classes[i] = Partition::kError;
   }
   DropInnerKeys(is_new, ridge, gram, &start);
-  double missing = solution.mass;
-  for (size_t i = 0; i < weights.size(); ++i) missing -= weights[i] * start.a[i];
-  missing = GiveToMargin(missing, 0.5, weights, &start);
-  if (missing > 0.0) missing = GiveToReserve(missing, gram, &start);
-  if (missing > 0.0) GiveToMargin(missing, 1.0, weights, &start);
+  Refill(
+      solution.mass, weights,
+      [&] {
+        const Support support = SupportOf(start, weights);
+        std::vector<double> sums;
+        WeightedRowSum(gram, support.indices, support.totals, &sums);
+        return sums;
+      },
+      &start);
   return start;
+}
+
+void Refill(double mass, absl::Span<const double> weights,
+            absl::FunctionRef<std::vector<double>()> sums, Start* start) {
+  double missing = mass;
+  for (size_t i = 0; i < weights.size(); ++i) missing -= weights[i] * start->a[i];
+  missing = GiveToMargin(missing, 0.5, weights, start);
+  if (missing > 0.0) missing = GiveToReserve(missing, weights, sums(), start);
+  if (missing > 0.0) GiveToMargin(missing, 1.0, weights, start);
 }
 
 Support SupportOf(const Start& start, absl::Span<const double> weights) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 
 #include "memory/svdd/gram_cache.h"
@@ -36,10 +37,15 @@ Start ColdStart(absl::Span<const double> weights, double mass);
 Start Carry(const KeyGroups& groups, const Solution& solution);
 
 // The canonical solution of another list as a start: a rank begins with the class and a of its heir_of
-// (copies share). New keys that are reserve keys whatever their own a begin with 0. The mass that is
-// missing goes to the margin set up to half its room, then to the reserve keys with the smallest
-// gradients. The mass must not have changed and be below the number of keys.
+// (copies share). New keys that are reserve keys whatever their own a begin with 0; then Refill. The mass
+// must not have changed and be below the number of keys.
 Start CarryEdited(GramCache* gram, const Solution& solution, const KeyEdit& edit, double ridge);
+
+// Gives the mass that the start lacks: to the margin set up to half its room, then to the reserve keys with
+// the smallest sums, then to the margin set. sums: sum_j w_j a_j K_ij for all groups i, asked for when
+// they are needed. Groups of weight 0 get nothing.
+void Refill(double mass, absl::Span<const double> weights,
+            absl::FunctionRef<std::vector<double>()> sums, Start* start);
 
 struct Support {
   std::vector<int64_t> indices;

@@ -61,6 +61,37 @@ TEST(SvddIncrementalTest, EveryOperationEqualsRetraining) {
   }
 }
 
+TEST(SvddIncrementalTest, ManySupportKeysLeaveAtOnce) {
+  std::mt19937_64 random(6);
+  int64_t accepted = 0;
+  int64_t removals = 0;
+  for (const KeyKind kind : kAllKinds) {
+    for (const double box_mass : {20.0, 30.7}) {
+      SCOPED_TRACE(KindName(kind) + std::string(" M ") + std::to_string(box_mass));
+      const int64_t dim = 3;
+      const Params params = MakeParamsOrDie(0.8, box_mass, 0x1.0p-11, dim);
+      IncrementalSolver solver(params);
+      ASSERT_OK(solver.AddSeveral(MakeKeys(kind, 160, dim, &random)));
+      while (solver.num_keys() > 60) {
+        const int64_t before = solver.counters().accepted;
+        ASSERT_OK(solver.RemoveSeveral(RandomRanks(30, solver.num_keys(), &random)));
+        accepted += solver.counters().accepted - before;
+        ++removals;
+        ExpectRetrained(params, &solver);
+        if (HasFatalFailure()) return;
+        // What the removal left behind serves the next operations.
+        const std::vector<double> key = MakeKeys(kind, 1, dim, &random);
+        ASSERT_OK(solver.Add(key));
+        ASSERT_OK(solver.Remove(static_cast<int64_t>(random() % 20)));
+        ExpectRetrained(params, &solver);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  // The fallback would hide a proposal that is always wrong.
+  EXPECT_GE(accepted, removals * 3 / 4) << removals;
+}
+
 TEST(SvddIncrementalTest, HomotopyItselfFindsTheOptimum) {
   std::mt19937_64 random(2);
   Counters total;
