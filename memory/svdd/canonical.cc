@@ -189,6 +189,11 @@ void CanonicalSolver::Truncate(int64_t num_keys, const Solution& solution) {
   state_->KeepSupportRows();
 }
 
+SolutionGradient CanonicalSolver::Backward(const SolutionAdjoint& adjoint) {
+  return SolutionBackward(&state_->gram, state_->params, state_->solution, adjoint,
+                          &state_->factor);
+}
+
 int64_t CanonicalSolver::num_keys() const { return state_->gram.num_keys(); }
 const Params& CanonicalSolver::params() const { return state_->params; }
 const Solution& CanonicalSolver::solution() const { return state_->solution; }

@@ -39,6 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "memory/svdd/backward.h"
 #include "memory/svdd/key_groups.h"
 #include "memory/svdd/problem.h"
 
@@ -69,6 +70,9 @@ class CanonicalSolver {
   // ones that its solution is of; this one has no keys yet. Counters start at 0.
   absl::Status SetEdited(const CanonicalSolver& before, const KeyEdit& edit);
   void Truncate(int64_t num_keys, const Solution& solution);
+  // backward.h at the solution, with the factor that Solve left; LETHE_CHECK: the solution is that of
+  // all keys present.
+  SolutionGradient Backward(const SolutionAdjoint& adjoint);
 
   int64_t num_keys() const;
   const Params& params() const;
