@@ -34,11 +34,34 @@ RefSolution SolveRef(const Params& params, absl::Span<const double> keys) {
   return result;
 }
 
+namespace {
+
+// Adds the weighted values of the tokens [begin, end) to out, the weights made relative to the largest
+// logit; returns the sum of the weights and, in *ungated, what it is without gates.
+double AddReads(absl::Span<const double> logits, absl::Span<const double> gate, double largest,
+                absl::Span<const float> values, size_t begin, size_t end, std::vector<double>* out,
+                double* ungated) {
+  double total = 0.0;
+  *ungated = 0.0;
+  for (size_t i = begin; i < end; ++i) {
+    const double plain = std::exp(logits[i] - largest);
+    const double weight = plain * (i < gate.size() ? gate[i] : 1.0);
+    total += weight;
+    *ungated += plain;
+    for (size_t c = 0; c < out->size(); ++c) {
+      (*out)[c] += weight * static_cast<double>(values[i * out->size() + c]);
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
 std::vector<double> ReadRef(double beta, absl::Span<const float> q, absl::Span<const float> keys,
-                            absl::Span<const float> values, absl::Span<const double> gate) {
+                            absl::Span<const float> values, absl::Span<const double> gate,
+                            bool prefix_mass) {
   const size_t key_dim = q.size();
   const size_t t = keys.size() / key_dim;
-  const size_t value_dim = values.size() / t;
   std::vector<double> logits(t);
   double largest = -1e300;
   for (size_t i = 0; i < t; ++i) {
@@ -49,15 +72,14 @@ std::vector<double> ReadRef(double beta, absl::Span<const float> q, absl::Span<c
     logits[i] = beta * std::sqrt(static_cast<double>(key_dim)) * dot;
     largest = std::max(largest, logits[i]);
   }
-  std::vector<double> out(value_dim, 0.0);
-  double total = 0.0;
-  for (size_t i = 0; i < t; ++i) {
-    const double weight = std::exp(logits[i] - largest) * (i < gate.size() ? gate[i] : 1.0);
-    total += weight;
-    for (size_t c = 0; c < value_dim; ++c) {
-      out[c] += weight * static_cast<double>(values[i * value_dim + c]);
-    }
+  std::vector<double> out(values.size() / t, 0.0);
+  double ungated = 0.0;
+  double total = AddReads(logits, gate, largest, values, 0, gate.size(), &out, &ungated);
+  if (prefix_mass && !gate.empty()) {
+    for (double& x : out) x *= ungated / total;
+    total = ungated;
   }
+  total += AddReads(logits, gate, largest, values, gate.size(), t, &out, &ungated);
   for (double& x : out) x /= total;
   return out;
 }

@@ -2,7 +2,7 @@
 //
 // Equation:  problem.h and docs/model-format.md (sv), the Gram doubles read as exact numbers.
 // Shapes:    keys [n][dim]; ReadRef: q [K], keys [t][K], values [t][V], gate [s] for the first s
-//            keys.
+//            keys; a gate whose sum is not 0 with prefix_mass.
 // Units:     a-units.
 // Requires:  sizes that match; n >= 1.
 // Rejects:   none.
@@ -35,8 +35,12 @@ struct RefSolution {
 // Ranges of MakeParams do not apply; box_mass is used as given.
 RefSolution SolveRef(const Params& params, absl::Span<const double> keys);
 
+// prefix_mass: the gated weights are scaled up to the sum that they have without gates, so that a long
+// prefix keeps its share of the softmax (a training option: reserve keys then count, and dropping them
+// changes the read, so nothing about selection can be certified).
 std::vector<double> ReadRef(double beta, absl::Span<const float> q, absl::Span<const float> keys,
-                            absl::Span<const float> values, absl::Span<const double> gate);
+                            absl::Span<const float> values, absl::Span<const double> gate,
+                            bool prefix_mass = false);
 
 }  // namespace lethe::svdd
 
