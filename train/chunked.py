@@ -56,10 +56,11 @@ def window_attention(q, k, v, window, slopes):
     return unchunk(torch.softmax(logits, -1).to(v.dtype) @ with_previous(vc))
 
 
-def gated_softmax(q, k, v, scale, gates):
-    """sv: dense causal softmax times detached gates [B, H, n, T] (row j: weights of the prefix for chunk j).
+def gated_softmax(q, k, v, scale, gates, prefix_mass=False):
+    """sv: dense causal softmax times gates [B, H, n, T] (row j: weights of the prefix for chunk j).
 
-    A gate enters as log a; log 0 becomes NEG. scale [H] = beta·sqrt(K).
+    A gate enters as log a; log 0 becomes NEG. scale [H] = beta·sqrt(K). Gradients reach the gates if they ask for them.
+    prefix_mass: the gated weights are scaled up to the sum that they have without gates (papers.md 1.5), so reserve keys count too.
     """
     q, k = l2(q), l2(k)
     b, t, h, _ = q.shape
@@ -69,6 +70,9 @@ def gated_softmax(q, k, v, scale, gates):
     past = pos[:, None] // GRID > pos // GRID
     log_gate = torch.where(gates > 0, torch.log(gates.clamp(min=1e-30)), torch.full_like(gates, NEG))
     log_gate = log_gate.repeat_interleave(GRID, dim=2)
+    if prefix_mass:
+        whole, gated = ((logits + extra).masked_fill(~past, NEG).logsumexp(-1, keepdim=True) for extra in (0.0, log_gate))
+        log_gate = log_gate + (whole - gated)
     zero = torch.zeros((), device=q.device, dtype=logits.dtype)
     bias = torch.where(past, log_gate, torch.where(in_chunk, zero, zero + NEG))
     return torch.einsum("bhts,bshd->bthd", torch.softmax(logits + bias, -1), v)

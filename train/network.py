@@ -102,7 +102,7 @@ def memory_group(q, k, v, h, group, w, eps, gate_steps, stats):
         gate = sv.sv_gates(k.detach(), group["sigma"], group["ridge"], group["box_mass"], gate_steps)
     if stats is not None:
         stats["support"] = (gate[:, :, -1] > 1e-3).sum(-1).float().mean()
-    return chunked.gated_softmax(q, k, v, scale, gate)
+    return chunked.gated_softmax(q, k, v, scale, gate, group.get("prefix_mass", False))
 
 
 def memory_layer(x, layer, weights, p, eps, gate_steps=60, keep=None, stats=None):

@@ -78,7 +78,10 @@ def sv_head(q, k, v, beta, group, gaps):
                          "kkt": sol["kkt"], "sizes_s_e_r": sol["sizes"]})
         for t in range(s, min(s + GRID, len(q))):
             logits = scale * (k[:t + 1] @ q[t])
-            w = torch.exp(logits - logits.max()) * torch.cat([gate, torch.ones(t + 1 - s, dtype=q.dtype)])
+            plain = torch.exp(logits - logits.max())
+            w = plain * torch.cat([gate, torch.ones(t + 1 - s, dtype=q.dtype)])
+            if s and group.get("prefix_mass", False):  # a training option, no part of the model format
+                w = torch.cat([w[:s] * (plain[:s].sum() / w[:s].sum()), w[s:]])
             out[t] = (w @ v[:t + 1]) / w.sum()
     return out
 

@@ -79,16 +79,21 @@ def _release_pair(state, grad):
 
 
 def solve(keys, sigma, ridge, box_mass, start_steps=300, tol=1e-12):
-    """Exact gate of a prefix. Returns a dict: a, margin_a, margin_g (scaled units), kkt (largest violation), sizes.
+    """Exact gate of a prefix; see solve_kernel."""
+    return solve_kernel(kernel(keys, sigma), ridge, box_mass, start_steps, tol)
+
+
+def solve_kernel(kern, ridge, box_mass, start_steps=300, tol=1e-12):
+    """The same from the symmetric kernel matrix. Returns a dict: a, margin_a, margin_g (scaled units), kkt (largest violation), sizes.
 
     margin_a is the distance of S members to the box, margin_g the smallest |g| of R and E members: a solver in lower
     precision finds the same classes only if both are well above its errors.
     """
-    n = len(keys)
+    n = len(kern)
     mass = min(float(box_mass), float(n))
     if n <= box_mass:
         return {"a": np.ones(n), "margin_a": np.inf, "margin_g": np.inf, "kkt": 0.0, "sizes": [0, n, 0]}
-    k_ridge = kernel(keys, sigma)
+    k_ridge = np.array(kern, dtype=np.float64)
     diag = np.diag(k_ridge).copy()
     k_ridge[np.diag_indices(n)] += ridge
     a = fista_start(k_ridge, mass, start_steps)

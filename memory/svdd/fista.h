@@ -44,8 +44,8 @@ struct FistaOptions {
   int max_steps = 20000;
   double tolerance =
       1e-4;  // of the KKT residual: the numerics' 1e-4 C in alpha-units; 0: all steps
-  // 0: S is what the projection left inside the box, the error set what it clipped to 1.
-  double margin_tolerance = 0.0;
+  // S is what the projection left inside the box; one key at its bound up to rounding is no S.
+  double margin_tolerance = 1e-6;
   double iteration_ridge = 0x1.0p-11;
   double system_ridge = 0x1.0p-11;
   int power_steps = 8;
