@@ -2,6 +2,7 @@
 // Method: each file under tests/fuzz/corpus/<target> as it is, cut at many places, and with bytes
 // changed by a fixed generator.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -72,7 +73,11 @@ TEST(CorpusReplayTest, Dsse) { Replay("dsse", FuzzDsse); }
 TEST(CorpusReplayTest, Statement) { Replay("statement", FuzzStatement); }
 TEST(CorpusReplayTest, Bundle) { Replay("bundle", FuzzBundle); }
 // An input is milliseconds of solving.
-TEST(CorpusReplayTest, Svdd) { Replay("svdd", FuzzSvdd, kMutationsPerSeed / 10); }
+TEST(CorpusReplayTest, Svdd) {
+  const char* everything = std::getenv("LETHE_TEST_LONG");
+  const bool is_long = everything != nullptr && std::string(everything) == "1";
+  Replay("svdd", FuzzSvdd, is_long ? 10 * kMutationsPerSeed : kMutationsPerSeed / 10);
+}
 
 }  // namespace
 }  // namespace lethe::fuzz
