@@ -8,7 +8,8 @@
 //            carried over, then active-set steps over all new keys at once) only proposes a
 //            partition; it is returned polished if its margins are proved >= 2t, else a
 //            cold-started double-double solve decides. New copies of a key share what its old ones
-//            held, then the active set goes on.
+//            held, then the active set goes on. A list that nothing is known of begins as
+//            sampled_start.h says.
 // Shapes:    keys [count][key_dim] f64 row-major, in rank order.
 // Units:     problem.h.
 // Requires:  finite keys that passed CheckKeys (Append checks). Truncate: solution is the one of

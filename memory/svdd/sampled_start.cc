@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
+
 #include "kernels/base/check.h"
 #include "memory/svdd/cholesky.h"
 #include "memory/svdd/propose.h"

@@ -2,6 +2,7 @@
 // Method: each file under tests/fuzz/corpus/<target> as it is, cut at many places, and with bytes
 // changed by a fixed generator.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -32,7 +33,8 @@ std::vector<std::string> Seeds(const std::string& target) {
   return seeds;
 }
 
-void Replay(const std::string& target, void (*run)(absl::string_view)) {
+void Replay(const std::string& target, void (*run)(absl::string_view),
+            int mutations_per_seed = kMutationsPerSeed) {
   const std::vector<std::string> seeds = Seeds(target);
   ASSERT_FALSE(seeds.empty());
   uint64_t random = 0x9e3779b97f4a7c15u;
@@ -44,7 +46,7 @@ void Replay(const std::string& target, void (*run)(absl::string_view)) {
   };
   for (const std::string& seed : seeds) {
     run(seed);
-    for (int i = 0; i < kMutationsPerSeed && !seed.empty(); ++i) {
+    for (int i = 0; i < mutations_per_seed && !seed.empty(); ++i) {
       std::string mutant = seed;
       const size_t at = next(mutant.size());
       switch (next(4)) {
@@ -70,6 +72,12 @@ TEST(CorpusReplayTest, TlogProof) { Replay("tlog_proof", FuzzTlogProof); }
 TEST(CorpusReplayTest, Dsse) { Replay("dsse", FuzzDsse); }
 TEST(CorpusReplayTest, Statement) { Replay("statement", FuzzStatement); }
 TEST(CorpusReplayTest, Bundle) { Replay("bundle", FuzzBundle); }
+// An input is milliseconds of solving.
+TEST(CorpusReplayTest, Svdd) {
+  const char* everything = std::getenv("LETHE_TEST_LONG");
+  const bool is_long = everything != nullptr && std::string(everything) == "1";
+  Replay("svdd", FuzzSvdd, is_long ? 10 * kMutationsPerSeed : kMutationsPerSeed / 10);
+}
 
 }  // namespace
 }  // namespace lethe::fuzz

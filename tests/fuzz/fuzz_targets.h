@@ -1,7 +1,8 @@
 // FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle: one parser of outside bytes each.
+// FuzzSvdd: operations on the support-vector solver.
 //
-// A target aborts (LETHE_CHECK) when an accepted input does not survive being written and read
-// again. With LETHE_FUZZ each file is a libFuzzer program; without it corpus_replay_test runs them
+// A parser's target aborts (LETHE_CHECK) when an accepted input does not survive being written and read
+// again, the solver's when its ways end in different bits. With LETHE_FUZZ each file is a libFuzzer program; without it corpus_replay_test runs them
 // on the seeds.
 // Threads: safe.
 #ifndef LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_
@@ -19,6 +20,7 @@ void FuzzTlogProof(absl::string_view bytes);
 void FuzzDsse(absl::string_view bytes);
 void FuzzStatement(absl::string_view bytes);
 void FuzzBundle(absl::string_view bytes);
+void FuzzSvdd(absl::string_view input);
 
 }  // namespace lethe::fuzz
 
