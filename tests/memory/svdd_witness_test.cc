@@ -259,15 +259,20 @@ TEST(SvddWitnessTest, NoneIsMadeOrTakenWhereNoneIsNeeded) {
 }
 
 TEST(SvddWitnessTest, EmptyMarginsAreProvedByTheirSigns) {
-  // Pairs far from each other and a key of its own, which takes a = 1 first.
+  // Triples far from each other: the two ends of each take all of the mass, the key between is inside.
   int64_t found = 0;
   std::mt19937_64 random(18);
-  for (int trial = 0; trial < 200; ++trial) {
-    const auto n = 3 + static_cast<int64_t>(random() % 8);
-    const Params params =
-        MakeParamsOrDie(1.3, 1.0 + static_cast<double>(random() % 4), 0x1.0p-11, 2);
-    if (static_cast<double>(n) <= params.box_mass) continue;
-    const std::vector<double> keys = MakeKeys(KeyKind::kSeparated, n, 2, &random);
+  std::uniform_real_distribution<double> uniform(-0.02, 0.02);
+  for (int trial = 0; trial < 12; ++trial) {
+    const int triples = 1 + trial % 3;
+    const Params params = MakeParamsOrDie(1.0, 2.0 * triples, 0x1.0p-11, 2);
+    std::vector<double> keys;
+    for (int k = 0; k < triples; ++k) {
+      for (const double end : {-0.45, 0.0, 0.45}) {
+        keys.push_back(end + 50.0 * k + uniform(random));
+        keys.push_back(uniform(random));
+      }
+    }
     ASSERT_OK_AND_ASSIGN(const Solution solution, SolveCanonical(params, keys));
     if (std::count(solution.classes.begin(), solution.classes.end(), Partition::kMargin) > 0) {
       continue;
@@ -289,7 +294,7 @@ TEST(SvddWitnessTest, EmptyMarginsAreProvedByTheirSigns) {
                          ProveOptimality(params, keys, {classes, a, solution.rho, nullptr}));
     EXPECT_FALSE(less.partition_proved);
   }
-  EXPECT_GE(found, 3);
+  EXPECT_GE(found, 4);
 }
 
 TEST(SvddWitnessTest, CopiesInTwoClassesAreNeverProved) {
