@@ -49,13 +49,14 @@ struct KeySource {
   double spread;
 };
 
-std::vector<float> MakeKeys(const KeySource& source, size_t num_keys, std::mt19937_64* random) {
+// Of f32, widened.
+std::vector<double> MakeKeys(const KeySource& source, size_t num_keys, std::mt19937_64* random) {
   std::normal_distribution<double> normal;
   std::vector<double> basis(source.dims * kDim);
   for (double& x : basis) x = normal(*random);
   std::vector<double> centres(source.num_clusters * source.dims);
   for (double& x : centres) x = normal(*random);
-  std::vector<float> keys;
+  std::vector<double> keys;
   for (size_t i = 0; i < num_keys; ++i) {
     const size_t cluster = (*random)() % source.num_clusters;
     std::vector<double> key(kDim);
@@ -103,8 +104,7 @@ BundleHead MakeHead(const KeySource& source, size_t num_keys) {
   head.tail = BundleTail{MakeKeys(source, kTail, &random), MakeKeys(source, kTail, &random)};
   for (uint64_t id = 1; id <= num_keys; ++id) head.token_ids.push_back(id);
   const svdd::Params params = svdd::MakeParams(head.sigma, head.box_mass, head.ridge, kDim).value();
-  const std::vector<double> keys(head.keys.begin(), head.keys.end());
-  const svdd::Solution solution = svdd::SolveCanonical(params, keys).value();
+  const svdd::Solution solution = svdd::SolveCanonical(params, head.keys).value();
   head.rho = solution.rho;
   head.a = solution.a;
   for (const svdd::Partition place : solution.classes) {
@@ -114,7 +114,7 @@ BundleHead MakeHead(const KeySource& source, size_t num_keys) {
   }
   const svdd::ReportedSolution reported{solution.classes, solution.a, solution.rho, nullptr};
   const std::string witness =
-      Time([&] { head.witness = svdd::RefineWitness(params, keys, reported); });
+      Time([&] { head.witness = svdd::RefineWitness(params, head.keys, reported); });
   std::printf(
       "%-10s n %zu d %zu M %.1f: S %zu E %zu\n  witness %s\n", source.name, num_keys, kDim,
       head.box_mass,
