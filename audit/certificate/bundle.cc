@@ -86,26 +86,84 @@ void ReadInputs(JsonReader* reader, BundleHead* head) {
       ReadMatrix("values", reader->Strings("values"), {n, head->value_dim}, head->format, reader);
 }
 
+// One string: high word, low word.
+std::string HexWide(const svdd::DoubleDouble& x) { return HexF64(x.hi) + HexF64(x.lo); }
+
+svdd::DoubleDouble ReadWide(absl::string_view key, absl::string_view hex, JsonReader* reader) {
+  const size_t num_digits = NumDigits(NumberFormat::kF64);
+  if (hex.size() != 2 * num_digits) {
+    reader->Fail(key, "want 32 hex digits, two f64 a number");
+    return {};
+  }
+  double words[2] = {0.0, 0.0};
+  for (size_t i = 0; i < 2; ++i) {
+    const absl::StatusOr<double> word = ParseHexF64(hex.substr(i * num_digits, num_digits));
+    if (word.ok()) {
+      words[i] = *word;
+    } else {
+      reader->Fail(key, word.status().message());
+    }
+  }
+  return {words[0], words[1]};
+}
+
+Json WitnessJson(const svdd::Witness& witness) {
+  Json::Array a;
+  for (const svdd::DoubleDouble& x : witness.a) a.push_back(Json::String(HexWide(x)));
+  return Json::MakeObject(
+      {{"a", Json::MakeArray(std::move(a))}, {"lambda", Json::String(HexWide(witness.lambda))}});
+}
+
+svdd::Witness ReadWitness(JsonReader reader) {
+  svdd::Witness witness;
+  for (const std::string& hex : reader.Strings("a")) {
+    witness.a.push_back(ReadWide("a", hex, &reader));
+  }
+  witness.lambda = ReadWide("lambda", reader.String("lambda"), &reader);
+  reader.Finish();
+  return witness;
+}
+
+BundleTail ReadTail(const BundleHead& head, JsonReader* reader) {
+  const std::vector<std::string> keys = reader->Strings("tailKeys");
+  const std::vector<std::string> values = reader->Strings("tailValues");
+  if (keys.size() != values.size()) reader->Fail("tailValues", "want one row per row of tailKeys");
+  BundleTail tail;
+  tail.keys = ReadMatrix("tailKeys", keys, {keys.size(), head.key_dim}, head.format, reader);
+  tail.values =
+      ReadMatrix("tailValues", values, {keys.size(), head.value_dim}, head.format, reader);
+  return tail;
+}
+
 Json HeadJson(const BundleHead& head) {
   std::string classes;
   Json::Array a;
   for (const KeyClass key_class : head.classes) classes.push_back(static_cast<char>(key_class));
   for (const double value : head.a) a.push_back(JsonF64(value));
-  return Json::MakeObject(
-      {{"a", Json::MakeArray(std::move(a))},
-       {"boxMass", JsonF64(head.box_mass)},
-       {"classes", Json::String(classes)},
-       {"group", JsonU64(head.group)},
-       {"head", JsonU64(head.head)},
-       {"keyDim", JsonU64(head.key_dim)},
-       {"keys", MatrixJson(head.keys, head.token_ids.size(), head.key_dim, head.format)},
-       {"layer", JsonU64(head.layer)},
-       {"rho", JsonF64(head.rho)},
-       {"ridge", JsonF64(head.ridge)},
-       {"sigma", JsonF64(head.sigma)},
-       {"tokenIds", TokenIdRangesJson(head.token_ids)},
-       {"valueDim", JsonU64(head.value_dim)},
-       {"values", MatrixJson(head.values, head.token_ids.size(), head.value_dim, head.format)}});
+  Json::Object object = {
+      {"a", Json::MakeArray(std::move(a))},
+      {"boxMass", JsonF64(head.box_mass)},
+      {"classes", Json::String(classes)},
+      {"group", JsonU64(head.group)},
+      {"head", JsonU64(head.head)},
+      {"keyDim", JsonU64(head.key_dim)},
+      {"keys", MatrixJson(head.keys, head.token_ids.size(), head.key_dim, head.format)},
+      {"layer", JsonU64(head.layer)},
+      {"rho", JsonF64(head.rho)},
+      {"ridge", JsonF64(head.ridge)},
+      {"sigma", JsonF64(head.sigma)},
+      {"tokenIds", TokenIdRangesJson(head.token_ids)},
+      {"valueDim", JsonU64(head.value_dim)},
+      {"values", MatrixJson(head.values, head.token_ids.size(), head.value_dim, head.format)}};
+  if (head.tail.has_value()) {
+    const size_t num_rows = head.tail->keys.size() / head.key_dim;
+    object.push_back(
+        {"tailKeys", MatrixJson(head.tail->keys, num_rows, head.key_dim, head.format)});
+    object.push_back(
+        {"tailValues", MatrixJson(head.tail->values, num_rows, head.value_dim, head.format)});
+  }
+  if (head.witness.has_value()) object.push_back({"witness", WitnessJson(*head.witness)});
+  return Json::MakeObject(std::move(object));
 }
 
 std::vector<KeyClass> ReadClasses(JsonReader* reader) {
@@ -153,6 +211,8 @@ BundleHead ReadHead(JsonReader reader) {
     reader.Fail("classes", "want one class and one a per token id");
   }
   ReadInputs(&reader, &head);
+  if (reader.Has("tailKeys")) head.tail = ReadTail(head, &reader);
+  if (reader.Has("witness")) head.witness = ReadWitness(reader.Object("witness"));
   reader.Finish();
   return head;
 }
@@ -163,6 +223,11 @@ absl::Status CheckHead(const BundleHead& head) {
   if (!dims || head.classes.size() != n || head.a.size() != n ||
       head.keys.size() != n * head.key_dim || head.values.size() != n * head.value_dim) {
     return absl::InvalidArgumentError("bundle: a head's arrays have different lengths");
+  }
+  if (head.tail.has_value() &&
+      (head.tail->keys.size() % head.key_dim != 0 ||
+       head.tail->keys.size() / head.key_dim * head.value_dim != head.tail->values.size())) {
+    return absl::InvalidArgumentError("bundle: a head's tail has no value per key");
   }
   if (!IsStrictlyAscending(head.token_ids)) {
     return absl::InvalidArgumentError("bundle: a head's token ids are not ascending");

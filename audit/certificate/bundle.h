@@ -6,7 +6,8 @@
 //            says their format. parts: the state digest's parts in order (audit/state/state_digest.h).
 // Shapes:    per head: keys [n][key_dim], values [n][value_dim], classes, a, token_ids: [n], rank
 //            order. Keys and values are f32 in a model's memory and f64 in a vector session, whose
-//            value_dim may be 0.
+//            value_dim may be 0. Witness a: one per distinct margin key, by first rank; tail keys
+//            [t][key_dim], values [t][value_dim].
 // Units:     a = alpha * m in [0, 1]; box_mass M = 1/C; sigma as in exp(-||x-y||^2 / sigma^2).
 // Requires:  none.
 // Rejects:   ParseBundle: INVALID_ARGUMENT for any other bytes than WriteBundle's, inconsistent
@@ -19,6 +20,7 @@
 #define LETHE_AUDIT_CERTIFICATE_BUNDLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,7 @@
 #include "audit/certificate/commitment.h"
 #include "audit/crypto/sha256.h"
 #include "audit/state/state_digest.h"
+#include "memory/svdd/proof.h"
 
 namespace lethe::audit {
 
@@ -36,6 +39,12 @@ inline constexpr size_t kBundleBytesMax = size_t{1} << 30;
 
 // As the state holds keys and values, and as its digest hashes them.
 enum class NumberFormat : uint8_t { kF32, kF64 };
+
+// The inputs that are not gated yet, which a model's (hybrid) readout weighs as well.
+struct BundleTail {
+  std::vector<double> keys;
+  std::vector<double> values;
+};
 
 struct BundleHead {
   uint64_t layer = 0;
@@ -53,6 +62,9 @@ struct BundleHead {
   NumberFormat format = NumberFormat::kF32;  // without keys: as parsed, kF32
   std::vector<double> keys;                  // f32 ones widened, exactly
   std::vector<double> values;
+  std::optional<svdd::Witness> witness;  // where the partition's proof needs one
+  // Absent in a vector session, where every input is gated, and in bundles of earlier versions.
+  std::optional<BundleTail> tail;
 };
 
 struct ProofBundle {

@@ -31,9 +31,11 @@ Sha256Digest CommitState(const Secret32& salt, const Sha256Digest& state_digest)
   return HmacSha256(salt.bytes(), AsStringView(state_digest));
 }
 
-Sha256Digest CommitEvidence(const Secret32& salt, const Sha256Digest& part_hash) {
+Sha256Digest CommitEvidence(const Secret32& salt, const Sha256Digest& part_hash,
+                            const std::optional<Sha256Digest>& witness_hash) {
   std::string message(kEvidenceLabel, sizeof kEvidenceLabel);
   message.append(part_hash.begin(), part_hash.end());
+  if (witness_hash.has_value()) message.append(witness_hash->begin(), witness_hash->end());
   return HmacSha256(salt.bytes(), message);
 }
 

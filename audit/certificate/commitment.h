@@ -3,7 +3,8 @@
 // Equation:  token = HMAC-SHA-256(certSalt, "tok\0" || u64be id); set root = RFC 6962 root over the
 //            sorted token commitments, each one a leaf; row = token || class byte 'S', 'E' or 'R'
 //            || u64be bits of a; rows root = RFC 6962 root in rank order; state =
-//            HMAC-SHA-256(certSalt, state digest).
+//            HMAC-SHA-256(certSalt, state digest); evidence = HMAC-SHA-256(certSalt, "evidence\0" ||
+//            hash of the part || hash of the witness, if any).
 // Shapes:    spans of one head have equal length, one entry per key in rank order.
 // Units:     a = alpha * m, in [0, 1].
 // Requires:  equal lengths (LETHE_CHECK).
@@ -15,6 +16,7 @@
 #define LETHE_AUDIT_CERTIFICATE_COMMITMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/types/span.h"
@@ -30,7 +32,9 @@ enum class KeyClass : uint8_t { kMargin = 'S', kError = 'E', kReserve = 'R' };
 
 Sha256Digest CommitToken(const Secret32& salt, uint64_t token_id);
 Sha256Digest CommitState(const Secret32& salt, const Sha256Digest& state_digest);
-Sha256Digest CommitEvidence(const Secret32& salt, const Sha256Digest& part_hash);
+// What a head's bounds were computed from: its part of the digest and, if there is one, its witness.
+Sha256Digest CommitEvidence(const Secret32& salt, const Sha256Digest& part_hash,
+                            const std::optional<Sha256Digest>& witness_hash);
 
 CommittedSet CommitSet(const Secret32& salt, absl::Span<const uint64_t> token_ids);
 

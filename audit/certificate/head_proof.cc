@@ -7,8 +7,10 @@
 
 #include "audit/state/input_tree.h"
 #include "kernels/base/byte_io.h"
+#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "memory/svdd/problem.h"
+#include "memory/svdd/readout_bound.h"
 
 namespace lethe::audit {
 namespace {
@@ -32,6 +34,23 @@ std::string NumberBytes(absl::Span<const double> values, NumberFormat format) {
   return bytes.bytes();
 }
 
+// All but the root over keys and values.
+SupportState SolutionOf(const BundleHead& head) {
+  SupportState support;
+  support.sigma = head.sigma;
+  support.box_mass = head.box_mass;
+  support.ridge = head.ridge;
+  support.num_gated = head.token_ids.size();
+  support.rho = head.rho;
+  for (size_t rank = 0; rank < head.token_ids.size(); ++rank) {
+    if (head.classes[rank] == KeyClass::kReserve) continue;
+    const bool margin = head.classes[rank] == KeyClass::kMargin;
+    support.rows.push_back(
+        {rank, margin ? SupportClass::kMargin : SupportClass::kError, head.a[rank]});
+  }
+  return support;
+}
+
 }  // namespace
 
 absl::StatusOr<svdd::OptimalityBounds> ProveHead(const BundleHead& head) {
@@ -46,7 +65,33 @@ absl::StatusOr<svdd::OptimalityBounds> ProveHead(const BundleHead& head) {
   std::vector<svdd::Partition> classes;
   classes.reserve(head.classes.size());
   for (const KeyClass key_class : head.classes) classes.push_back(ToPartition(key_class));
-  return svdd::ProveOptimality(params, head.keys, classes, head.a, head.rho);
+  const svdd::Witness* witness = head.witness.has_value() ? &*head.witness : nullptr;
+  LETHE_ASSIGN_OR_RETURN(
+      svdd::OptimalityBounds bounds,
+      svdd::ProveOptimality(params, head.keys, {classes, head.a, head.rho, witness}));
+  // In a vector session every input is gated; elsewhere a readout weighs the tail's values too.
+  if (head.tail.has_value() || head.format == NumberFormat::kF64) {
+    svdd::ReadoutValues<double> values;
+    values.gated = head.values;
+    if (head.tail.has_value()) values.local = head.tail->values;
+    values.dim = static_cast<int64_t>(head.value_dim);
+    svdd::AddReadoutBound(absl::MakeConstSpan(classes), values, &bounds);
+  }
+  return bounds;
+}
+
+std::optional<Sha256Digest> WitnessHash(const std::optional<svdd::Witness>& witness) {
+  if (!witness.has_value()) return std::nullopt;
+  ByteWriter bytes;
+  const auto append = [&bytes](const svdd::DoubleDouble& x) {
+    // -0 as +0, like the bundle.
+    bytes.F64(x.hi + 0.0);
+    bytes.F64(x.lo + 0.0);
+  };
+  append(witness->lambda);
+  bytes.U64(witness->a.size());
+  for (const svdd::DoubleDouble& x : witness->a) append(x);
+  return Sha256Of(bytes.bytes());
 }
 
 DeviationBounds ToDeviation(const svdd::OptimalityBounds& bounds) {
@@ -57,16 +102,12 @@ DeviationBounds ToDeviation(const svdd::OptimalityBounds& bounds) {
   deviation.alpha = bounds.alpha_bound;
   deviation.rho = bounds.rho_bound;
   deviation.decision = bounds.decision_bound;
+  deviation.weight_ratio = bounds.weight_ratio_bound;
+  deviation.readout = bounds.readout_bound;
   return deviation;
 }
 
 SupportState HeadSupportState(const BundleHead& head) {
-  SupportState support;
-  support.sigma = head.sigma;
-  support.box_mass = head.box_mass;
-  support.ridge = head.ridge;
-  support.num_gated = head.token_ids.size();
-  support.rho = head.rho;
   std::vector<Sha256Digest> leaves;
   const absl::Span<const double> keys(head.keys);
   const absl::Span<const double> values(head.values);
@@ -74,13 +115,22 @@ SupportState HeadSupportState(const BundleHead& head) {
     leaves.push_back(InputTree::LeafHash(
         NumberBytes(keys.subspan(rank * head.key_dim, head.key_dim), head.format),
         NumberBytes(values.subspan(rank * head.value_dim, head.value_dim), head.format)));
-    if (head.classes[rank] == KeyClass::kReserve) continue;
-    const bool margin = head.classes[rank] == KeyClass::kMargin;
-    support.rows.push_back(
-        {rank, margin ? SupportClass::kMargin : SupportClass::kError, head.a[rank]});
   }
+  SupportState support = SolutionOf(head);
   support.inputs_root = InputTreeRoot(leaves);
   return support;
+}
+
+void AppendHeadMemory(const BundleHead& head, ByteWriter* out) {
+  LETHE_CHECK(head.tail.has_value());
+  // The memory writes its solution as the support part does, less the root at the end.
+  const std::string solution = SupportStateBytes(SolutionOf(head));
+  out->Raw(solution.data(), solution.size() - sizeof(Sha256Digest));
+  for (const std::vector<double>* numbers : {&head.tail->keys, &head.tail->values}) {
+    const std::string bytes = NumberBytes(*numbers, head.format);
+    out->U64(numbers->size());
+    out->Raw(bytes.data(), bytes.size());
+  }
 }
 
 }  // namespace lethe::audit

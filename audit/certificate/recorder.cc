@@ -64,7 +64,7 @@ MemoryReport MakeMemoryReport(const MemoryDraft& draft, const Secret32& salt) {
   report.partition_proved = draft.partition_proved;
   report.deviation = draft.deviation;
   if (report.deviation.has_value()) {
-    report.deviation->evidence = CommitEvidence(salt, draft.part_hash);
+    report.deviation->evidence = CommitEvidence(salt, draft.part_hash, draft.witness_hash);
   }
   return report;
 }

@@ -44,10 +44,11 @@ struct MemoryDraft {
   std::vector<double> a;
   double smallest_margin = 0;
   bool partition_proved = false;
-  // Certify: the bounds (evidence is filled in here) and the hash of the head's part of the state
-  // digest.
+  // Certify: the bounds (evidence is filled in here) and what they were computed from: the hash of
+  // the head's part of the state digest, and of the witness (head_proof.h).
   std::optional<DeviationBounds> deviation;
   Sha256Digest part_hash{};
+  std::optional<Sha256Digest> witness_hash;  // of the witness that the bounds rest on
 };
 
 struct RecordDraft {

@@ -20,6 +20,7 @@ namespace {
 constexpr char kDeviationDomain[] = "every-query";
 constexpr char kDeviationNorm[] = "absolute";
 constexpr char kDeviationMethod[] = "duality-gap-double-double";
+constexpr char kProvedMethod[] = "kkt-enclosure-double-double";
 
 constexpr char kProofState[] = "P1";
 constexpr char kProofOptimality[] = "P2";
@@ -88,16 +89,21 @@ Json EngineJson(const EngineIdentity& engine) {
                            {"numerics", JsonDigest(engine.numerics_id)}});
 }
 
-Json DeviationJson(const DeviationBounds& bounds) {
-  return Json::MakeObject({{"bound", Json::MakeObject({{"alpha", JsonF64(bounds.alpha)},
-                                                       {"decision", JsonF64(bounds.decision)},
-                                                       {"delta", JsonF64(bounds.delta)},
-                                                       {"gap", JsonF64(bounds.gap)},
-                                                       {"kernelSum", JsonF64(bounds.kernel_sum)},
-                                                       {"rho", JsonF64(bounds.rho)}})},
+Json DeviationJson(const DeviationBounds& bounds, bool partition_proved) {
+  Json::Object bound = {
+      {"alpha", JsonF64(bounds.alpha)}, {"decision", JsonF64(bounds.decision)},
+      {"delta", JsonF64(bounds.delta)}, {"gap", JsonF64(bounds.gap)},
+      {"rho", JsonF64(bounds.rho)},     {"kernelSum", JsonF64(bounds.kernel_sum)},
+  };
+  if (partition_proved) {
+    bound.push_back({"readout", JsonF64(bounds.readout)});
+    bound.push_back({"weightRatio", JsonF64(bounds.weight_ratio)});
+  }
+  const char* method = partition_proved ? kProvedMethod : kDeviationMethod;
+  return Json::MakeObject({{"bound", Json::MakeObject(std::move(bound))},
                            {"domain", Json::String(kDeviationDomain)},
                            {"evidence", JsonDigest(bounds.evidence)},
-                           {"method", Json::String(kDeviationMethod)},
+                           {"method", Json::String(method)},
                            {"norm", Json::String(kDeviationNorm)}});
 }
 
@@ -112,7 +118,7 @@ Json MemoryJson(const MemoryReport& memory) {
                          {"partitionProved", Json::Bool(memory.partition_proved)},
                          {"smallestMargin", JsonF64(memory.smallest_margin)}};
   if (memory.deviation.has_value())
-    object.push_back({"deviation", DeviationJson(*memory.deviation)});
+    object.push_back({"deviation", DeviationJson(*memory.deviation, memory.partition_proved)});
   return Json::MakeObject(std::move(object));
 }
 
@@ -194,7 +200,7 @@ EngineIdentity ReadEngine(JsonReader reader) {
   return engine;
 }
 
-DeviationBounds ReadDeviation(JsonReader reader) {
+DeviationBounds ReadDeviation(JsonReader reader, bool partition_proved) {
   DeviationBounds bounds;
   JsonReader bound = reader.Object("bound");
   bounds.alpha = bound.F64("alpha");
@@ -203,10 +209,14 @@ DeviationBounds ReadDeviation(JsonReader reader) {
   bounds.gap = bound.F64("gap");
   bounds.kernel_sum = bound.F64("kernelSum");
   bounds.rho = bound.F64("rho");
+  if (partition_proved) {
+    bounds.readout = bound.F64("readout");
+    bounds.weight_ratio = bound.F64("weightRatio");
+  }
   bound.Finish();
   reader.Constant("domain", kDeviationDomain);
   bounds.evidence = reader.Digest("evidence");
-  reader.Constant("method", kDeviationMethod);
+  reader.Constant("method", partition_proved ? kProvedMethod : kDeviationMethod);
   reader.Constant("norm", kDeviationNorm);
   reader.Finish();
   return bounds;
@@ -214,7 +224,10 @@ DeviationBounds ReadDeviation(JsonReader reader) {
 
 MemoryReport ReadMemory(JsonReader reader) {
   MemoryReport memory;
-  if (reader.Has("deviation")) memory.deviation = ReadDeviation(reader.Object("deviation"));
+  memory.partition_proved = reader.Bool("partitionProved");
+  if (reader.Has("deviation")) {
+    memory.deviation = ReadDeviation(reader.Object("deviation"), memory.partition_proved);
+  }
   memory.group = reader.U64("group");
   memory.head = reader.U64("head");
   memory.layer = reader.U64("layer");
@@ -224,7 +237,6 @@ MemoryReport ReadMemory(JsonReader reader) {
   memory.num_reserve = partition.U64("reserve");
   memory.rows_root = partition.Digest("root");
   partition.Finish();
-  memory.partition_proved = reader.Bool("partitionProved");
   memory.smallest_margin = reader.F64("smallestMargin");
   reader.Finish();
   return memory;

@@ -18,6 +18,7 @@
 #define LETHE_AUDIT_CERTIFICATE_STATEMENT_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -89,7 +90,8 @@ struct LayerReport {
 
 // P2 of one support-vector memory head (memory/svdd/proof.h): how far the stored solution is from
 // the exact optimum over the keys under the certified digest. Each is in [0, +infinity], +infinity
-// meaning that there is no bound.
+// meaning that there is no bound. The last two exist where the partition is proved; without it there
+// is no bound on a readout that holds for every query.
 struct DeviationBounds {
   double gap = 0;         // G, the duality gap in alpha-units
   double delta = 0;       // what making the stored solution feasible moved it, 1-norm
@@ -97,6 +99,11 @@ struct DeviationBounds {
   double alpha = 0;       // |alpha_i - alpha*_i| for every i
   double rho = 0;         // |rho - rho*|
   double decision = 0;    // |f(x) - f*(x)| for every x
+  // |alpha_i - alpha*_i|/alpha_i over the support: times a coordinate's range of values it bounds that
+  // coordinate of every readout.
+  double weight_ratio = std::numeric_limits<double>::infinity();
+  // |o_c - o*_c| for every query and coordinate c, over the values under the certified digest.
+  double readout = std::numeric_limits<double>::infinity();
   // HMAC-SHA-256(certSalt, "evidence\0" || hash of this head's part of the state digest).
   Sha256Digest evidence{};
 };

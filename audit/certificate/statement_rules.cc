@@ -1,6 +1,7 @@
 #include "audit/certificate/statement_rules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
 
@@ -45,8 +46,8 @@ absl::Status CheckSet(absl::string_view field, const CommittedSet& set) {
 }
 
 absl::Status CheckBounds(const DeviationBounds& bounds) {
-  for (const double bound :
-       {bounds.gap, bounds.delta, bounds.kernel_sum, bounds.alpha, bounds.rho, bounds.decision}) {
+  for (const double bound : {bounds.gap, bounds.delta, bounds.kernel_sum, bounds.alpha, bounds.rho,
+                             bounds.decision, bounds.weight_ratio, bounds.readout}) {
     // Written so that NaN fails.
     if (!(bound >= 0)) return Invalid("predicate.memories.deviation.bound", "values of 0 or more");
   }
@@ -75,6 +76,11 @@ absl::Status CheckMemory(const Statement& statement, const MemoryReport& memory)
       return Invalid("predicate.memories.partitionProved", "false without deviation");
     }
     return absl::OkStatus();
+  }
+  // What is not written when the partition is not proved.
+  if (!memory.partition_proved &&
+      !(std::isinf(memory.deviation->weight_ratio) && std::isinf(memory.deviation->readout))) {
+    return Invalid("predicate.memories.deviation.bound.readout", "none unless partitionProved");
   }
   return CheckBounds(*memory.deviation);
 }

@@ -70,6 +70,10 @@ std::string SupportPartName(uint64_t layer, uint64_t group, uint64_t head) {
   return absl::StrCat("layer.", layer, ".group.", group, ".head.", head, ".support");
 }
 
+std::string MemoryPartName(uint64_t layer, uint64_t group) {
+  return absl::StrCat("layer.", layer, ".group.", group, ".memory");
+}
+
 Sha256Digest VectorModelDigest(const VectorParams& params) {
   ByteWriter writer;
   writer.Raw(kVectorModelTag, sizeof kVectorModelTag);  // with its NUL

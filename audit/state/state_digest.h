@@ -71,6 +71,8 @@ struct SupportState {
 // rank, u64 class, f64 a; 32-byte root.
 std::string SupportStateBytes(const SupportState& support);
 std::string SupportPartName(uint64_t layer, uint64_t group, uint64_t head);
+// The part with the canonical state of a group's memory.
+std::string MemoryPartName(uint64_t layer, uint64_t group);
 
 // What "model" is in the digest of a vector session, which has none: the hash of the session's
 // parameters, "lethe-vector-session-v1\0" || u64 key_dim, value_dim || f64 sigma, box_mass, ridge.

@@ -38,7 +38,7 @@ void PrintHeads(Context& context, const v1::CertifyResponse& response) {
   context.out() << "Support-vector heads; bounds on the distance from the exact optimum over the "
                    "retained keys:\n";
   RowTable table({"head", "keys", "margin", "error", "reserve", "kernel sum", "alpha", "rho",
-                  "decision", "partition"});
+                  "decision", "readout", "partition"});
   for (const v1::HeadBounds& head : response.heads()) {
     table.Add({head.head(), absl::StrCat(head.num_keys()), absl::StrCat(head.num_margin()),
                absl::StrCat(head.num_error()), absl::StrCat(head.num_reserve()),
@@ -46,6 +46,7 @@ void PrintHeads(Context& context, const v1::CertifyResponse& response) {
                Bound(head.has_alpha_bound(), head.alpha_bound()),
                Bound(head.has_rho_bound(), head.rho_bound()),
                Bound(head.has_decision_bound(), head.decision_bound()),
+               Bound(head.has_readout_bound(), head.readout_bound()),
                head.partition_proved() ? "proved" : "not proved"});
   }
   table.Print(context.out());

@@ -1,6 +1,7 @@
 #include "client/commands/check_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -123,18 +124,26 @@ void PrintMemories(Context& context, const audit::Statement& statement) {
     return bounds ? FormatDouble(*bounds.*member) : std::string("-");
   };
   RowTable table({"support-vector head", "margin", "error", "reserve", "kernel sum", "alpha", "rho",
-                  "decision", "partition"});
+                  "decision", "readout", "partition"});
+  int64_t num_not_uniform = 0;
   for (const audit::MemoryReport& memory : statement.memories) {
     const std::optional<audit::DeviationBounds>& bounds = memory.deviation;
+    num_not_uniform += bounds.has_value() && !memory.partition_proved ? 1 : 0;
     table.Add({absl::StrCat("layer.", memory.layer, ".group.", memory.group, ".head.", memory.head),
                absl::StrCat(memory.num_margin), absl::StrCat(memory.num_error),
                absl::StrCat(memory.num_reserve), bound(bounds, &audit::DeviationBounds::kernel_sum),
                bound(bounds, &audit::DeviationBounds::alpha),
                bound(bounds, &audit::DeviationBounds::rho),
                bound(bounds, &audit::DeviationBounds::decision),
+               memory.partition_proved ? bound(bounds, &audit::DeviationBounds::readout)
+                                       : std::string("-"),
                memory.partition_proved ? "proved" : "not proved"});
   }
   table.Print(context.out());
+  if (num_not_uniform > 0) {
+    context.out() << "  " << FormatCount(num_not_uniform, "head")
+                  << " not proved: no bound on its readout is uniform in the query\n";
+  }
 }
 
 void PrintStatement(Context& context, const audit::VerifyReport& report) {
@@ -165,6 +174,29 @@ void PrintStatement(Context& context, const audit::VerifyReport& report) {
   PrintMemories(context, statement);
 }
 
+// Named as in HeadBounds; a bound that is not there, or infinite, is left out.
+Json HeadToJson(const audit::MemoryReport& memory) {
+  Json head{{"head",
+             absl::StrCat("layer.", memory.layer, ".group.", memory.group, ".head.", memory.head)},
+            {"num_margin", memory.num_margin},
+            {"num_error", memory.num_error},
+            {"num_reserve", memory.num_reserve},
+            {"partition_proved", memory.partition_proved}};
+  const auto set = [&head](const char* name, double value) {
+    if (std::isfinite(value)) head[name] = value;
+  };
+  set("smallest_margin", memory.smallest_margin);
+  if (!memory.deviation) return head;
+  set("gap", memory.deviation->gap);
+  set("kernel_sum_bound", memory.deviation->kernel_sum);
+  set("alpha_bound", memory.deviation->alpha);
+  set("rho_bound", memory.deviation->rho);
+  set("decision_bound", memory.deviation->decision);
+  set("weight_ratio_bound", memory.deviation->weight_ratio);
+  set("readout_bound", memory.deviation->readout);
+  return head;
+}
+
 Json ReportToJson(const audit::VerifyReport& report) {
   Json checks = Json::array();
   for (const audit::Check& check : report.checks) {
@@ -174,6 +206,9 @@ Json ReportToJson(const audit::VerifyReport& report) {
   Json object{{"verified", report.ok()}, {"checks", checks}};
   if (report.statement) {
     const audit::Statement& statement = *report.statement;
+    Json heads = Json::array();
+    for (const audit::MemoryReport& memory : statement.memories)
+      heads.push_back(HeadToJson(memory));
     object["record"] = Json{{"kind", audit::RecordKindName(statement.kind)},
                             {"log", statement.log_origin},
                             {"session_pseudonym", Hex(statement.session_pseudonym)},
@@ -186,6 +221,7 @@ Json ReportToJson(const audit::VerifyReport& report) {
                             {"numerics_id", Hex(statement.engine.numerics_id)},
                             {"proves_state", statement.proves_state},
                             {"proves_optimality", statement.proves_optimality},
+                            {"heads", heads},
                             {"issued_at", statement.issued_at},
                             {"residual_scopes", statement.residual_scopes}};
   }

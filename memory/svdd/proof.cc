@@ -3,31 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
 
 #include "kernels/base/status_macros.h"
+#include "memory/svdd/distinct_keys.h"
 #include "memory/svdd/double_double.h"
-#include "memory/svdd/key_groups.h"
-#include "memory/svdd/wide_exp.h"
+#include "memory/svdd/enclosure.h"
+#include "memory/svdd/outward.h"
+#include "memory/svdd/support_sums.h"
 
 namespace lethe::svdd {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// Above the value of x, whatever its low word.
-double Up(const DoubleDouble& x) { return std::nextafter(x.hi + std::max(x.lo, 0.0), kInfinity); }
-double Down(const DoubleDouble& x) {
-  return std::nextafter(x.hi + std::min(x.lo, 0.0), -kInfinity);
-}
-// Square roots of nonnegative bounds, rounded up.
-double RootUp(double x) { return std::nextafter(std::sqrt(x), kInfinity); }
-double SumUp(double x, double y) { return std::nextafter(x + y, kInfinity); }
-double ProductUp(double x, double y) { return std::nextafter(x * y, kInfinity); }
 
 absl::Status Invalid(const char* message) { return absl::InvalidArgumentError(message); }
 
@@ -51,19 +42,41 @@ absl::Status CheckClasses(absl::Span<const Partition> classes, absl::Span<const 
   return absl::OkStatus();
 }
 
+// The text of a number: finite, and the low word what rounding left.
+bool IsNormal(const DoubleDouble& x) { return std::isfinite(x.hi) && x.hi + x.lo == x.hi; }
+
+absl::Status CheckWitness(const Witness& witness, size_t num_margin_keys, double mass,
+                          size_t num_keys) {
+  if (static_cast<double>(num_keys) <= mass) {
+    return Invalid("witness: none is expected for n at most box_mass");
+  }
+  if (num_margin_keys == 0) return Invalid("witness: none is expected without a margin set");
+  if (witness.a.size() != num_margin_keys) {
+    return Invalid("witness.a: one per distinct margin key is expected");
+  }
+  if (!IsNormal(witness.lambda) || !(witness.lambda >= 0.0 && witness.lambda <= 4.0 * mass)) {
+    return Invalid("witness.lambda is outside 0..4m or its low word above half an ulp");
+  }
+  for (const DoubleDouble& x : witness.a) {
+    if (!IsNormal(x) || !(x > 0.0 && x < 1.0)) {
+      return Invalid("witness.a is outside 0..1 or a low word above half an ulp");
+    }
+  }
+  return absl::OkStatus();
+}
+
 class Prover {
  public:
-  Prover(const Params& params, absl::Span<const double> keys, absl::Span<const Partition> classes,
-         absl::Span<const double> a, double rho)
+  Prover(const Params& params, const DistinctKeys& keys, const ReportedSolution& reported)
       : params_(params),
-        classes_(classes),
-        a_(a),
-        rho_(rho),
-        n_(a.size()),
-        groups_(params.key_dim),
-        mass_(Mass(params, static_cast<int64_t>(a.size()))) {
-    groups_.Append(keys);
-  }
+        keys_(keys),
+        classes_(reported.classes),
+        a_(reported.a),
+        rho_(reported.rho),
+        witness_(keys.uniform() ? reported.witness : nullptr),
+        n_(reported.a.size()),
+        mass_(Mass(params, static_cast<int64_t>(n_))),
+        single_point_(static_cast<double>(n_) <= params.box_mass) {}
 
   OptimalityBounds Run();
   const std::vector<DoubleDouble>& g() const { return g_; }
@@ -76,24 +89,28 @@ class Prover {
   double RhoDistance() const;
   double SmallestMargin() const;
   void Count(OptimalityBounds* bounds) const;
-
-  DoubleDouble Kernel(size_t i, size_t j) const {
-    return WideKernel(groups_.Key(static_cast<int64_t>(i)), groups_.Key(static_cast<int64_t>(j)),
-                      params_.sigma);
-  }
+  void SetGapBounds(OptimalityBounds* bounds) const;
+  bool ProveSinglePoint() const;
+  bool ProveEmptyMargin() const;
+  Enclosure Enclose() const;
+  void SetExactBounds(OptimalityBounds* bounds) const;
+  void SetEnclosureBounds(const Enclosure& enclosure, OptimalityBounds* bounds) const;
 
   const Params& params_;
+  const DistinctKeys& keys_;
   absl::Span<const Partition> classes_;
   absl::Span<const double> a_;
   double rho_;
+  const Witness* witness_;
   size_t n_;
-  KeyGroups groups_;
   double mass_;
+  bool single_point_;
   std::vector<DoubleDouble> feasible_;  // a^, in a-units
   double delta_ = 0.0;                  // |a - a^|_1, in a-units, rounded up
   double sum_error_ = 0.0;              // on the sum of feasible_, in a-units
-  std::vector<DoubleDouble> g_;         // rho - h_i at a^, in alpha-units
-  double g_error_ = 0.0;                // on every g_
+  SupportSums sums_;
+  std::vector<DoubleDouble> g_;  // rho - h_i at a^, in alpha-units
+  double g_error_ = 0.0;         // on every g_
 };
 
 // Row i takes what it can of the rest of the sum.
@@ -131,43 +148,20 @@ void Prover::MakeFeasible() {
 
 // Rows of one key share the sum over all keys; only their own ridge terms differ.
 void Prover::EvaluateGradients() {
-  const size_t num_groups = static_cast<size_t>(groups_.num_groups());
-  std::vector<DoubleDouble> totals(num_groups);  // of a^ over equal keys
-  double num_support = 0.0;
-  for (size_t i = 0; i < n_; ++i) {
-    if (!(feasible_[i] > 0.0)) continue;
-    totals[static_cast<size_t>(groups_.GroupOf(static_cast<int64_t>(i)))] += feasible_[i];
-    num_support += 1.0;
-  }
-  std::vector<std::vector<size_t>> rows(num_groups);
-  for (size_t i = 0; i < n_; ++i) {
-    rows[static_cast<size_t>(groups_.GroupOf(static_cast<int64_t>(i)))].push_back(i);
-  }
+  sums_ = SumOverSupport(params_, keys_, feasible_, a_, witness_);
   g_.resize(n_);
-  std::vector<DoubleDouble> values(num_groups);
-  for (size_t i = 0; i < num_groups; ++i) {
-    for (size_t j = 0; j < num_groups; ++j) {
-      if (!(totals[j] > 0.0)) continue;
-      values[j] = i == j ? totals[j] : totals[j] * Kernel(i, j);
-    }
-    DoubleDouble sum;
-    for (size_t j = 0; j < num_groups; ++j) {
-      if (totals[j] > 0.0) sum += values[j];
-    }
+  for (size_t i = 0; i < keys_.size(); ++i) {
     // g = rho - h, h = 1 - 2((K + ridge I) a^)_i / m.
-    for (const size_t row : rows[i]) {
-      const DoubleDouble own = sum + feasible_[row] * params_.ridge;
+    for (const size_t row : keys_.rows(i)) {
+      const DoubleDouble own = sums_.feasible[i] + feasible_[row] * params_.ridge;
       g_[row] = own * 2.0 / mass_ + (rho_ - DoubleDouble(1.0));
     }
   }
-  // The kernel's own error, the sum's (numerics: 2(u_v + (|S u E| + 2) 2^-104), doubled for the
-  // division and the last sums, whose terms are at most 2 + |rho|), and what sum_error_ moves.
-  // |S u E| counts rows: the totals take 3u^2 (of at most m) for each of them, the sum over keys no
-  // more again.
-  const double terms = num_support + 8.0;
+  // The sums' error; that of the operations above, each under 2^-102 of terms that are at most 2(1 +
+  // ridge) + |rho| + 1; and what sum_error_ moves.
   const double scale = 2.0 * (1.0 + params_.ridge) + std::abs(rho_) + 1.0;
-  g_error_ = 4.0 * (WideKernelError(params_.key_dim) + terms * 0x1.0p-104 * scale) +
-             4.0 * (1.0 + params_.ridge) * sum_error_ / mass_;
+  g_error_ = NextAbove(2.125 * sums_.feasible_error / mass_ + scale * 0x1.0p-99 +
+                       4.0 * (1.0 + params_.ridge) * sum_error_ / mass_);
 }
 
 // sum alpha^_i max(g_i, 0) + (1/m - alpha^_i) max(-g_i, 0), in alpha-units.
@@ -199,7 +193,7 @@ double Prover::SmallestMargin() const {
   for (size_t i = 0; i < n_; ++i) {
     if (classes_[i] == Partition::kMargin) {
       has_margin = true;
-      smallest = std::min({smallest, a_[i], std::nextafter(1.0 - a_[i], 0.0)});
+      smallest = std::min({smallest, a_[i], NextBelow(1.0 - a_[i])});
     } else if (classes_[i] == Partition::kError) {
       error_max = error_max < g_[i] ? g_[i] : error_max;
     } else {
@@ -222,26 +216,100 @@ void Prover::Count(OptimalityBounds* bounds) const {
   }
 }
 
+void Prover::SetGapBounds(OptimalityBounds* bounds) const {
+  // The one feasible point needs no gap: a^ is it.
+  bounds->gap = single_point_ ? 0.0 : Gap();
+  bounds->delta = QuotientUp(delta_, mass_);
+  bounds->kernel_sum_bound = SumUp(RootUp(bounds->gap / 2.0), bounds->delta);
+  bounds->alpha_norm_bound =
+      SumUp(RootUp(QuotientUp(bounds->gap, 2.0 * params_.ridge)), bounds->delta);
+  bounds->alpha_bound = bounds->alpha_norm_bound;
+  const double moved = RootUp(ProductUp(NextAbove(1.0 + params_.ridge), bounds->gap / 2.0));
+  bounds->rho_bound = SumUp(RhoDistance(), 2.0 * moved);
+}
+
+bool Prover::ProveSinglePoint() const {
+  return std::all_of(classes_.begin(), classes_.end(),
+                     [](Partition place) { return place == Partition::kError; });
+}
+
+// |E| = m, and every reserve g above every error g: with rho between them the KKT conditions hold.
+bool Prover::ProveEmptyMargin() const {
+  double num_error = 0.0;
+  DoubleDouble error_max = -kInfinity;
+  DoubleDouble reserve_min = kInfinity;
+  for (size_t i = 0; i < n_; ++i) {
+    if (classes_[i] == Partition::kError) {
+      num_error += 1.0;
+      error_max = error_max < g_[i] ? g_[i] : error_max;
+    } else {
+      reserve_min = g_[i] < reserve_min ? g_[i] : reserve_min;
+    }
+  }
+  return num_error == mass_ && Down(reserve_min - error_max) > 2.0 * g_error_;
+}
+
+Enclosure Prover::Enclose() const {
+  EnclosureInput input;
+  input.mass = mass_;
+  input.ridge = params_.ridge;
+  input.lambda = witness_->lambda;
+  input.sum_error = sums_.reference_error;
+  size_t next = 0;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const Partition place = keys_.place(i);
+    const DoubleDouble a = place == Partition::kMargin  ? witness_->a[next++]
+                           : place == Partition::kError ? DoubleDouble(1.0)
+                                                        : DoubleDouble();
+    input.rows.push_back({place, keys_.copies(i), a, sums_.reference[i]});
+  }
+  return EncloseOptimum(input);
+}
+
+// alpha is the optimum itself, and a^ too: of what is bounded only rho was rounded.
+void Prover::SetExactBounds(OptimalityBounds* bounds) const {
+  bounds->partition_proved = true;
+  bounds->gap = bounds->delta = bounds->kernel_sum_bound = 0.0;
+  bounds->alpha_bound = bounds->alpha_norm_bound = bounds->weight_ratio_bound = 0.0;
+  bounds->rho_bound = RhoDistance();
+}
+
+void Prover::SetEnclosureBounds(const Enclosure& enclosure, OptimalityBounds* bounds) const {
+  bounds->partition_proved = true;
+  double apart_max = 0.0;  // of |a_i - a*_i|
+  double ratio_max = 0.0;  // of that to a_i
+  for (size_t j = 0; j < keys_.margin().size(); ++j) {
+    for (const size_t row : keys_.rows(keys_.margin()[j])) {
+      const double apart = SumUp(Up(Abs(-witness_->a[j] + a_[row])), enclosure.radius);
+      apart_max = std::max(apart_max, apart);
+      ratio_max = std::max(ratio_max, QuotientUp(apart, a_[row]));
+    }
+  }
+  bounds->weight_ratio_bound = ratio_max;
+  bounds->alpha_bound = std::min(bounds->alpha_bound, QuotientUp(apart_max, mass_));
+  bounds->kernel_sum_bound = std::min(
+      bounds->kernel_sum_bound, QuotientUp(SumUp(sums_.moved_bound, enclosure.sum_radius), mass_));
+  // m (1 - rho) - lambda^; 1 - rho is exact as two doubles, the rest within 2^-102 of its terms.
+  const DoubleDouble distance = TwoSum(1.0, -rho_) * mass_ - witness_->lambda;
+  const double magnitude = ProductUp(mass_, 1.0 + std::abs(rho_)) + witness_->lambda.hi;
+  const double rho_error = SumUp(enclosure.lambda_radius, ProductUp(magnitude, 0x1.0p-100));
+  bounds->rho_bound =
+      std::min(bounds->rho_bound, QuotientUp(SumUp(Up(Abs(distance)), rho_error), mass_));
+}
+
 OptimalityBounds Prover::Run() {
   OptimalityBounds bounds;
   Count(&bounds);
   MakeFeasible();
   EvaluateGradients();
-  // With n <= M the only feasible point is a = 1, which a^ is.
-  const bool single_point = static_cast<double>(n_) <= params_.box_mass;
-  bounds.gap = single_point ? 0.0 : Gap();
-  bounds.delta = std::nextafter(delta_ / mass_, delta_ > 0.0 ? kInfinity : 0.0);
-  const double energy = RootUp(bounds.gap / 2.0);  // |phi(alpha^) - phi(alpha*)|
-  const double root_gap = bounds.gap > 0.0 ? energy : 0.0;
-  bounds.kernel_sum_bound = delta_ > 0.0 || root_gap > 0.0 ? SumUp(root_gap, bounds.delta) : 0.0;
-  const double spread = bounds.gap > 0.0 ? RootUp(ProductUp(bounds.gap, 0.5 / params_.ridge)) : 0.0;
-  bounds.alpha_bound = delta_ > 0.0 || spread > 0.0 ? SumUp(spread, bounds.delta) : 0.0;
-  const double moved =
-      bounds.gap > 0.0 ? ProductUp(2.0, RootUp(ProductUp(1.0 + params_.ridge, bounds.gap / 2.0)))
-                       : 0.0;
-  bounds.rho_bound = SumUp(RhoDistance(), moved);
-  bounds.decision_bound =
-      SumUp(bounds.rho_bound, ProductUp(2.0, SumUp(bounds.kernel_sum_bound, bounds.delta)));
+  SetGapBounds(&bounds);
+  if (single_point_ ? ProveSinglePoint() : bounds.num_margin == 0 && ProveEmptyMargin()) {
+    SetExactBounds(&bounds);
+  } else if (witness_ != nullptr) {
+    const Enclosure enclosure = Enclose();
+    if (enclosure.proved) SetEnclosureBounds(enclosure, &bounds);
+  }
+  bounds.decision_bound = SumUp(bounds.rho_bound, 2.0 * bounds.kernel_sum_bound);
   bounds.smallest_margin = SmallestMargin();
   return bounds;
 }
@@ -250,8 +318,7 @@ OptimalityBounds Prover::Run() {
 
 absl::StatusOr<OptimalityBounds> ProveOptimality(const Params& params,
                                                  absl::Span<const double> keys,
-                                                 absl::Span<const Partition> classes,
-                                                 absl::Span<const double> a, double rho,
+                                                 const ReportedSolution& reported,
                                                  std::vector<double>* gradients) {
   LETHE_ASSIGN_OR_RETURN(const Params checked,
                          MakeParams(params.sigma, params.box_mass, params.ridge, params.key_dim));
@@ -259,14 +326,20 @@ absl::StatusOr<OptimalityBounds> ProveOptimality(const Params& params,
     return Invalid("box_mass is within 1e-9 of an integer but is not it");
   }
   LETHE_RETURN_IF_ERROR(CheckKeys(params, keys));
-  if (a.empty()) return Invalid("a: at least one key is expected");
-  if (keys.size() / static_cast<size_t>(params.key_dim) != a.size()) {
+  const size_t n = reported.a.size();
+  if (n == 0) return Invalid("a: at least one key is expected");
+  if (keys.size() / static_cast<size_t>(params.key_dim) != n) {
     return Invalid("keys: one per row of a is expected");
   }
-  if (classes.size() != a.size()) return Invalid("classes: one per row of a is expected");
-  if (!(std::abs(rho) <= 4.0)) return Invalid("rho is not finite or outside -4..4");
-  LETHE_RETURN_IF_ERROR(CheckClasses(classes, a));
-  Prover prover(params, keys, classes, a, rho);
+  if (reported.classes.size() != n) return Invalid("classes: one per row of a is expected");
+  if (!(std::abs(reported.rho) <= 4.0)) return Invalid("rho is not finite or outside -4..4");
+  LETHE_RETURN_IF_ERROR(CheckClasses(reported.classes, reported.a));
+  const DistinctKeys distinct(params.key_dim, keys, reported.classes);
+  if (reported.witness != nullptr) {
+    LETHE_RETURN_IF_ERROR(
+        CheckWitness(*reported.witness, distinct.margin().size(), params.box_mass, n));
+  }
+  Prover prover(params, distinct, reported);
   const OptimalityBounds bounds = prover.Run();
   if (gradients != nullptr) {
     gradients->clear();

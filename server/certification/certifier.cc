@@ -47,14 +47,24 @@ absl::StatusOr<CertificateText> FetchText(const RecordRef& ref, const AuditTrail
   return text;
 }
 
+// One per support-vector head.
+using Witnesses = std::vector<std::optional<svdd::Witness>>;
+
+Witnesses WitnessesOf(const AnySession& session) {
+  Witnesses witnesses;
+  for (const SvHead& head : session.SvHeads()) witnesses.push_back(WitnessOfHead(head));
+  return witnesses;
+}
+
 absl::StatusOr<std::string> MakeBundle(const audit::Sha256Digest& leaf_hash,
-                                       const AnySession& session) {
+                                       const AnySession& session, Witnesses witnesses) {
   audit::ProofBundle bundle;
   bundle.leaf_hash = leaf_hash;
   bundle.parts = session.StateParts().parts();
   const std::vector<uint64_t> ids = RetainedIds(session.inputs());
   for (const SvHead& head : session.SvHeads()) {
-    bundle.heads.push_back(BundleOfHead(head, ids));
+    std::optional<svdd::Witness>& witness = witnesses[bundle.heads.size()];
+    bundle.heads.push_back(BundleOfHead(head, ids, std::move(witness)));
   }
   return audit::WriteBundle(bundle);
 }
@@ -79,17 +89,21 @@ audit::Sha256Digest PartHash(const std::vector<audit::StatePart>& parts, const S
   return {};
 }
 
-// Proves every head and fills in the draft's memories and the receipt's heads.
-absl::Status ProveHeads(const AnySession& session, const Checkpoint& checkpoint,
-                        audit::RecordDraft* draft, CertifyReceipt* receipt) {
+// Proves every head and fills in the draft's memories and the receipt's heads; returns the witnesses.
+absl::StatusOr<Witnesses> ProveHeads(const AnySession& session, const Checkpoint& checkpoint,
+                                     audit::RecordDraft* draft, CertifyReceipt* receipt) {
+  Witnesses witnesses;
   for (const SvHead& head : session.SvHeads()) {
     LETHE_RETURN_IF_ERROR(checkpoint());
     audit::MemoryDraft memory = DraftHead(head, draft->retained);
     HeadReport report = ReportHead(head, memory);
-    LETHE_ASSIGN_OR_RETURN(const std::optional<svdd::OptimalityBounds> bounds, ProveHead(head));
+    witnesses.push_back(WitnessOfHead(head));
+    LETHE_ASSIGN_OR_RETURN(const std::optional<svdd::OptimalityBounds> bounds,
+                           ProveHead(head, witnesses.back()));
     if (bounds.has_value()) {
       memory.deviation = audit::ToDeviation(*bounds);
       memory.part_hash = PartHash(receipt->parts, head);
+      memory.witness_hash = audit::WitnessHash(witnesses.back());
       memory.smallest_margin = bounds->smallest_margin;
       memory.partition_proved = bounds->partition_proved;
       report.partition_proved = bounds->partition_proved;
@@ -98,7 +112,7 @@ absl::Status ProveHeads(const AnySession& session, const Checkpoint& checkpoint,
     draft->memories.push_back(std::move(memory));
     receipt->heads.push_back(std::move(report));
   }
-  return absl::OkStatus();
+  return witnesses;
 }
 
 absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
@@ -112,7 +126,8 @@ absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
   receipt.digest = answer.digest;
   if (command.include_bundle) {
     if (!entry.IsPresent(ref)) return EpochPassed("include_bundle");
-    LETHE_ASSIGN_OR_RETURN(receipt.bundle, MakeBundle(ref.leaf_hash, *entry.session));
+    LETHE_ASSIGN_OR_RETURN(receipt.bundle,
+                           MakeBundle(ref.leaf_hash, *entry.session, WitnessesOf(*entry.session)));
   }
   return receipt;
 }
@@ -132,7 +147,7 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
   draft.proves_optimality = true;
   draft.inputs_evicted = HasSelected(*entry);
   draft.retains_derived = session.inputs().any_derived_from_forgotten();
-  LETHE_RETURN_IF_ERROR(ProveHeads(session, checkpoint, &draft, &receipt));
+  LETHE_ASSIGN_OR_RETURN(Witnesses witnesses, ProveHeads(session, checkpoint, &draft, &receipt));
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
@@ -149,7 +164,8 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
   entry->Publish();
   receipt.certificate = {ref, record->envelope, record->proof_file, record->opening};
   if (command.include_bundle) {
-    LETHE_ASSIGN_OR_RETURN(receipt.bundle, MakeBundle(ref.leaf_hash, session));
+    LETHE_ASSIGN_OR_RETURN(receipt.bundle,
+                           MakeBundle(ref.leaf_hash, session, std::move(witnesses)));
   }
   return receipt;
 }
@@ -184,7 +200,8 @@ absl::StatusOr<FetchedCertificate> GetCertificate(
   FetchedCertificate fetched;
   LETHE_ASSIGN_OR_RETURN(fetched.certificate, FetchText(ref, trail, *entry));
   if (include_bundle) {
-    LETHE_ASSIGN_OR_RETURN(fetched.bundle, MakeBundle(ref.leaf_hash, *session));
+    LETHE_ASSIGN_OR_RETURN(fetched.bundle,
+                           MakeBundle(ref.leaf_hash, *session, WitnessesOf(*session)));
   }
   return fetched;
 }

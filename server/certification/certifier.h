@@ -39,7 +39,7 @@ struct HeadReport {
   int64_t num_error = 0;
   int64_t num_reserve = 0;
   std::optional<svdd::OptimalityBounds> bounds;  // absent in the warm-up
-  bool partition_proved = false;
+  bool partition_proved = false;  // also in the warm-up, where the one feasible point is known
 };
 
 struct CertificateText {

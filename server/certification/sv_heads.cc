@@ -1,9 +1,12 @@
 #include "server/certification/sv_heads.h"
 
+#include <utility>
 #include <variant>
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "memory/svdd/readout_bound.h"
+#include "memory/svdd/witness.h"
 
 namespace lethe {
 namespace {
@@ -37,12 +40,25 @@ std::vector<uint64_t> GatedIds(const SvHead& head, absl::Span<const uint64_t> to
 
 }  // namespace
 
-absl::StatusOr<std::optional<svdd::OptimalityBounds>> ProveHead(const SvHead& head) {
+std::optional<svdd::Witness> WitnessOfHead(const SvHead& head) {
+  const svdd::Solution& solution = *head.solution;
+  if (solution.num_keys == 0) return std::nullopt;
+  return svdd::RefineWitness(*head.params, Widened(head.keys),
+                             {solution.classes, solution.a, solution.rho, nullptr});
+}
+
+absl::StatusOr<std::optional<svdd::OptimalityBounds>> ProveHead(
+    const SvHead& head, const std::optional<svdd::Witness>& witness) {
   const svdd::Solution& solution = *head.solution;
   if (solution.num_keys == 0) return std::optional<svdd::OptimalityBounds>();
   LETHE_ASSIGN_OR_RETURN(svdd::OptimalityBounds bounds,
-                         svdd::ProveOptimality(*head.params, Widened(head.keys), solution.classes,
-                                               solution.a, solution.rho));
+                         svdd::ProveOptimality(*head.params, Widened(head.keys),
+                                               {solution.classes, solution.a, solution.rho,
+                                                witness.has_value() ? &*witness : nullptr}));
+  const std::vector<double> values = Widened(head.values);
+  const std::vector<double> tail = Widened(head.tail_values);
+  svdd::AddReadoutBound(absl::MakeConstSpan(solution.classes),
+                        svdd::ReadoutValues<double>{values, tail, head.value_dim}, &bounds);
   return std::optional<svdd::OptimalityBounds>(bounds);
 }
 
@@ -63,7 +79,8 @@ audit::MemoryDraft DraftHead(const SvHead& head, absl::Span<const uint64_t> toke
   return draft;
 }
 
-audit::BundleHead BundleOfHead(const SvHead& head, absl::Span<const uint64_t> token_ids) {
+audit::BundleHead BundleOfHead(const SvHead& head, absl::Span<const uint64_t> token_ids,
+                               std::optional<svdd::Witness> witness) {
   audit::BundleHead bundle;
   bundle.layer = head.layer;
   bundle.group = head.group;
@@ -80,6 +97,10 @@ audit::BundleHead BundleOfHead(const SvHead& head, absl::Span<const uint64_t> to
                       : audit::NumberFormat::kF32;
   bundle.keys = Widened(head.keys);
   bundle.values = Widened(head.values);
+  if (bundle.format == audit::NumberFormat::kF32) {
+    bundle.tail = audit::BundleTail{Widened(head.tail_keys), Widened(head.tail_values)};
+  }
+  bundle.witness = std::move(witness);
   bundle.key_dim = static_cast<uint64_t>(head.params->key_dim);
   bundle.value_dim = static_cast<uint64_t>(head.value_dim);
   return bundle;

@@ -31,6 +31,9 @@ void SetHead(const HeadReport& report, v1::HeadBounds* message) {
   message->set_rho_bound(report.bounds->rho_bound);
   message->set_decision_bound(report.bounds->decision_bound);
   message->set_smallest_margin(report.bounds->smallest_margin);
+  if (!report.bounds->partition_proved) return;
+  message->set_weight_ratio_bound(report.bounds->weight_ratio_bound);
+  message->set_readout_bound(report.bounds->readout_bound);
 }
 
 class CertificationService final : public v1::CertificationService::Service {

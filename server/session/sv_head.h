@@ -34,6 +34,9 @@ struct SvHead {
   const svdd::Solution* solution = nullptr;  // of the first num_keys inputs
   SvNumbers keys;
   SvNumbers values;
+  // Of the inputs that are not gated yet; none in a vector session.
+  SvNumbers tail_keys;
+  SvNumbers tail_values;
 };
 
 // The numbers as f64, exactly.

@@ -27,6 +27,8 @@ std::vector<SvHead> SvHeadsOf(const ModelState& state) {
       head.solution = view.solution;
       head.keys = view.gated_keys;
       head.values = view.gated_values;
+      head.tail_keys = view.tail_keys;
+      head.tail_values = view.tail_values;
       heads.push_back(std::move(head));
     }
   }

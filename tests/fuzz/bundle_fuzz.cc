@@ -3,6 +3,7 @@
 // Method: parse, write, compare; then the head's part of the digest and its bounds.
 #include "audit/certificate/bundle.h"
 #include "audit/certificate/head_proof.h"
+#include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
 #include "tests/fuzz/fuzz_targets.h"
 
@@ -16,6 +17,9 @@ void FuzzBundle(absl::string_view bytes) {
   for (const audit::BundleHead& head : bundle->heads) {
     audit::HeadSupportState(head);
     audit::ProveHead(head).status().IgnoreError();
+    ByteWriter memory;
+    if (head.tail.has_value()) audit::AppendHeadMemory(head, &memory);
+    audit::WitnessHash(head.witness);
   }
 }
 

@@ -13,11 +13,13 @@
 #include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
 #include "memory/svdd/canonical.h"
+#include "memory/svdd/witness.h"
 
 namespace lethe::audit {
 namespace {
 
 constexpr size_t kNumGated = 6;
+constexpr size_t kNumTail = 2;
 constexpr uint64_t kKeyDim = 3;
 constexpr uint64_t kValueDim = 2;
 
@@ -52,6 +54,11 @@ BundleHead MakeHead(uint64_t head_index, double box_mass, absl::Span<const uint6
   const svdd::Solution solution = svdd::SolveCanonical(params, keys).value();
   head.rho = solution.rho;
   head.a = solution.a;
+  head.witness =
+      svdd::RefineWitness(params, keys, {solution.classes, solution.a, solution.rho, nullptr});
+  head.tail.emplace();
+  for (size_t i = 0; i < kNumTail * kKeyDim; ++i) head.tail->keys.push_back(NextFloat(&state));
+  for (size_t i = 0; i < kNumTail * kValueDim; ++i) head.tail->values.push_back(NextFloat(&state));
   for (const svdd::Partition p : solution.classes) {
     head.classes.push_back(p == svdd::Partition::kMargin  ? KeyClass::kMargin
                            : p == svdd::Partition::kError ? KeyClass::kError
@@ -97,6 +104,9 @@ StateParts CertificateWorld::MakeParts(const std::vector<BundleHead>& heads) {
     parts.Add(SupportPartName(head.layer, head.group, head.head),
               SupportStateBytes(HeadSupportState(head)));
   }
+  ByteWriter memory;
+  for (const BundleHead& head : heads) AppendHeadMemory(head, &memory);
+  parts.Add(MemoryPartName(heads[0].layer, heads[0].group), memory.bytes());
   parts.Add("layer.4.group.0.state", "recurrent state");
   return parts;
 }
@@ -123,11 +133,13 @@ RecordDraft CertificateWorld::Draft(RecordKind kind) const {
     memory.classes = head.classes;
     memory.a = head.a;
     memory.part_hash = Sha256Of(SupportStateBytes(HeadSupportState(head)));
+    memory.witness_hash = WitnessHash(head.witness);
     memory.smallest_margin = 0.25;
     if (kind == RecordKind::kCertify) {
       const svdd::OptimalityBounds bounds = ProveHead(head).value();
       memory.deviation = ToDeviation(bounds);
       memory.smallest_margin = bounds.smallest_margin;
+      memory.partition_proved = bounds.partition_proved;
     }
     draft.memories.push_back(std::move(memory));
   }

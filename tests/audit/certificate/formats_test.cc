@@ -247,6 +247,20 @@ TEST(BundleTest, InconsistentOrNonFiniteHeadsAreRefused) {
   minus.replace(minus.find(plus), plus.size(), R"("rho":"8000000000000000")");
   EXPECT_OK(ParseBundle(zero));
   EXPECT_THAT(ParseBundle(minus), StatusIs(kInvalid, "rho"));
+  // A witness' numbers are two words each, a tail has a value per key.
+  std::string one_word = zero;
+  const size_t lambda = one_word.find(R"("lambda":")");
+  ASSERT_NE(lambda, std::string::npos);
+  one_word.erase(lambda + 10, 16);
+  EXPECT_THAT(ParseBundle(one_word), StatusIs(kInvalid, "witness.lambda: want 32 hex digits"));
+  EXPECT_THAT(broken([](BundleHead* h) { h->tail->values.pop_back(); }),
+              StatusIs(kInvalid, "tail"));
+  ASSERT_OK_AND_ASSIGN(const std::string no_tail, broken([](BundleHead* h) { h->tail.reset(); }));
+  EXPECT_OK(ParseBundle(no_tail));
+  ASSERT_OK_AND_ASSIGN(const std::string empty_tail,
+                       broken([](BundleHead* h) { *h->tail = BundleTail(); }));
+  ASSERT_OK_AND_ASSIGN(const ProofBundle parsed_tail, ParseBundle(empty_tail));
+  EXPECT_TRUE(parsed_tail.heads[0].tail.has_value());
   // An empty memory is legal: before the first boundary the gate holds no key.
   ASSERT_OK_AND_ASSIGN(const std::string empty, broken([](BundleHead* h) {
                          h->token_ids.clear();

@@ -220,6 +220,10 @@ void AddBundleMutants(std::vector<Mutant>* mutants) {
       {"heads[?].classes change", "bundle|bundle path"},
       {"heads[?].keys[?] {change,up,down}", "bundle path"},
       {"heads[?].values[?] {change,up,down}", "bundle path"},
+      {"heads[?].tail{Keys,Values}[?] {change,up,down,duplicate,remove}", "bundle|bundle path"},
+      {"heads[?].witness remove", "evidence"},
+      {"heads[?].witness.* {change,up,down,duplicate}", "bundle|evidence"},
+      {"heads[?].witness.a[?] remove", "evidence"},
       {"heads[?].tokenIds[?]*", "bundle|partition rows"},
       {"*", "bundle"},
   };

@@ -60,7 +60,8 @@ constexpr Rule kRules[] = {
     {"predicate.memories[0].smallestMargin up", "optimality"},
     {"predicate.memories[1].smallestMargin up", "predicate"},  // above +infinity: NaN
     {"predicate.memories[?].smallestMargin down", kClaim},
-    {"predicate.memories[?].partitionProved change", "optimality"},
+    // Other fields than the method and the bounds of a proof.
+    {"predicate.memories[?].partitionProved change", "predicate"},
     {"predicate.engine.{model,numerics,device} change", "engine identity"},
     // What request, log and sequence bind.
     {"predicate.nonce change", "nonce"},
