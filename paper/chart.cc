@@ -32,6 +32,7 @@ class Scale {
       step_ = 1.0;
       return;
     }
+    least = std::min(least, 0.0);  // a cut axis makes small differences look large
     const double span = greatest > least ? greatest - least : 1.0;
     step_ = NiceStep(span / kTicks);
     low_ = step_ * std::floor(least / step_);

@@ -6,7 +6,7 @@
 // Requires:  at least one curve with a point; positive coordinates on a logarithmic axis.
 // Rejects:   none.
 // Effects:   none.
-// Numerics:  coordinates to a tenth of a pixel.
+// Numerics:  coordinates to a tenth of a pixel; linear axes contain 0.
 // Threads:   safe.
 #ifndef LETHE_PAPER_CHART_H_
 #define LETHE_PAPER_CHART_H_

@@ -1,9 +1,10 @@
-// sv-deletion-audit: two keys removed by the maintained solver, against a solve that never saw them.
+// sv-deletion-audit: two keys removed by the maintained solver, against a solve that never saw
+// them.
 //
-// Source: SV-Attention, Table 1 and experiments/forgetting_rigor.py, with its seeds and order of draws:
-// sigma = 2, nu = 0.4 of the keys before, C fixed; probes are the retained keys, the removed ones and the
-// retained ones + 0.1 N. The readout: experiments/forgetting_tiebreak.py, values N(0, I_4), deviations
-// over the readout's range. Decay: gate.h.
+// Source: SV-Attention, Table 1 and experiments/forgetting_rigor.py, with its seeds and order of
+// draws: sigma = 2, nu = 0.4 of the keys before, C fixed; probes are the retained keys, the removed
+// ones and the retained ones + 0.1 N. The readout: experiments/forgetting_tiebreak.py, values N(0,
+// I_4), deviations over the readout's range. Decay: gate.h.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -265,23 +266,16 @@ bool Holds(const Outcome& outcome) {
 std::vector<std::string> Notes() {
   return {
       "Equal bits are counted for both ways to remove: one key after the other, and both at once; "
-      "and "
-      "at both ridges.",
+      "and at both ridges.",
       "The paper's deviations are between its own two paths, at ridge 0 with a margin tolerance; "
-      "Lethe's "
-      "likewise between its own two. The last but one table says how far the ridge moves the "
-      "problem "
-      "itself; Lethe has no ridge 0 in service (docs/papers.md).",
+      "Lethe's likewise between its own two. The last but one table says how far the ridge moves "
+      "the problem itself; Lethe has no ridge 0 in service (docs/papers.md).",
       "Gaussian and redundant keys, deletions and probes are the paper's (numpy's generator, seed "
-      "0). ICU "
-      "vitals are PhysioNet 2012 for the credentialed MIMIC-IV, learned keys lethe-tiny's for "
-      "those of a "
-      "recall model that was not published.",
+      "0). ICU vitals are PhysioNet 2012 for the credentialed MIMIC-IV, learned keys lethe-tiny's "
+      "for those of a recall model that was not published.",
       "The paper's summary gives a partition match of 98 to 100 %; its own table has 52 % for "
-      "redundant "
-      "keys (74 % when read off alpha), where its readouts differ by up to half of their range, "
-      "which |df| "
-      "does not show."};
+      "redundant keys (74 % when read off alpha), where its readouts differ by up to half of their "
+      "range, which |df| does not show."};
 }
 
 }  // namespace
@@ -311,9 +305,10 @@ absl::StatusOr<Report> RunDeletionAudit(const Options& options) {
     }
     AddRegime(regime, kPaper[i], outcome, least, &tables);
     if (outcome.drawn_again > 0) {
-      report.notes.push_back(absl::StrCat(regime.name, ": ", outcome.drawn_again,
-                                          " of the draws had under six distinct keys and were "
-                                          "replaced by the next (the paper skips them)."));
+      report.notes.push_back(absl::StrCat(
+          regime.name,
+          ": draws of under six distinct keys, replaced by the next (the paper skips them): ",
+          outcome.drawn_again, "."));
     }
     for (const Outcome* held : {&outcome, &least}) {
       if (!Holds(*held)) {

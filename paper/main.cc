@@ -1,5 +1,5 @@
-// lethe-paper: repeats the papers' experiments and prints them beside the papers' numbers; started by
-// `lethe paper`.
+// lethe-paper: repeats the papers' experiments and prints them beside the papers' numbers; started
+// by `lethe paper`.
 
 #include <cstdio>
 #include <exception>
@@ -97,8 +97,8 @@ void AddExperiment(const Experiment& experiment, CLI::App* app, absl::Status* st
   if (experiment.needs.data) {
     command->add_option(
         "--data", options->data,
-        "PhysioNet/CinC Challenge 2012 set A: set-a as .tar, .tar.gz or .tar.xz, or its "
-        "unpacked directory");
+        "PhysioNet/CinC Challenge 2012 set A: set-a as .tar, .tar.gz or .tar.xz, or its unpacked "
+        "directory");
   }
   if (experiment.needs.model) {
     command->add_option("--model", options->model, "model directory (models/lethe-tiny if there)");

@@ -1,10 +1,10 @@
 // sv-rare-recall: which keys a budget keeps, where rare items stand among dense groups.
 //
-// Source: SV-Attention's selection under skewed redundancy (its svattn/eviction_benchmark.py). d = 4;
-// 12 centres 1.5 N; six keys alone and six groups of ten, each its centre + 0.15 N; values one-hot of the
-// group; sigma = 1.2, nu = 0.45 of 66 keys; two queries a group, its centre + 0.05 N. Every policy
-// keeps as many keys as the support set has and reads them with equal weights; the second query of
-// each group counts.
+// Source: SV-Attention's selection under skewed redundancy (its svattn/eviction_benchmark.py). d =
+// 4; 12 centres 1.5 N; six keys alone and six groups of ten, each its centre + 0.15 N; values one-
+// hot of the group; sigma = 1.2, nu = 0.45 of 66 keys; two queries a group, its centre + 0.05 N.
+// Every policy keeps as many keys as the support set has and reads them with equal weights; the
+// second query of each group counts.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -147,11 +147,10 @@ absl::StatusOr<Report> RunRareRecall(const Options& options) {
   report.tables.push_back(std::move(table));
   report.notes = {
       "The paper's \"H2O oracle\" ranks keys by their summed RBF similarity to the evaluation's "
-      "queries. "
-      "That is the paper's own stand-in; H2O accumulates the softmax attention of a model's heads.",
+      "queries. That is the paper's own stand-in; H2O accumulates the softmax attention of a "
+      "model's heads.",
       "Keeping every key recalls fewer rare items than the support set does: under equal weights "
-      "the "
-      "dense groups swamp the read. A gate's own weights are not used here, by any policy.",
+      "the dense groups swamp the read. A gate's own weights are not used here, by any policy.",
       absl::StrCat("The slow canonical path ran ", outcomes[0].slow_path,
                    " times at ridge 2^-11 and ", outcomes[1].slow_path, " times at 1e-8, of ",
                    options.trials, " solves each.")};

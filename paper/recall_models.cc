@@ -20,7 +20,8 @@ constexpr size_t kValueAt = kKeySize;
 constexpr size_t kQueryAt = kValueAt + kValueSize;
 constexpr size_t kScaleAt = kQueryAt + kKeySize;
 constexpr double kFirstScale = 5.0;
-constexpr double kTolerance = 1e-7;  // of alpha, where the paper's partition has its borders
+constexpr double kLeastTotal = 1e-8;  // the paper's clamp of a readout's denominator
+constexpr double kTolerance = 1e-7;   // of alpha, where the paper's partition has its borders
 
 // rows W, W [rows.dim][columns].
 Points Project(const Points& rows, const double* weights, int64_t columns) {
@@ -103,6 +104,7 @@ struct RecallModel::Forward {
   std::vector<double> similar;  // kappa(Q, X_i), or the softmax's logits
   std::vector<double> share;    // of each value in the readout
   double total = 1.0;           // what the weights were divided by
+  bool clamped = false;         // the total is kLeastTotal
   std::vector<double> readout;
 };
 
@@ -146,6 +148,8 @@ absl::StatusOr<RecallModel::Forward> RecallModel::Evaluate(const RecallCase& of)
                                                            : forward.alpha[i] * forward.similar[i]);
     forward.total += forward.share[i];
   }
+  forward.clamped = kind_ != ReadoutKind::kSoftmax && forward.total < kLeastTotal;
+  if (forward.clamped) forward.total = kLeastTotal;
   forward.readout.assign(kValueDim, 0.0);
   for (size_t i = 0; i < n; ++i) {
     forward.share[i] /= forward.total;
@@ -200,7 +204,8 @@ void RecallModel::Backward(const RecallCase& of, const Forward& forward,
     const auto rank = static_cast<int64_t>(i);
     for (const double g : readout_gradient) value_gradient.x.push_back(forward.share[i] * g);
     // Of an unnormalised weight, times the total.
-    const double pull = Dot(readout_gradient, forward.values.row(rank)) - along;
+    const double pull =
+        Dot(readout_gradient, forward.values.row(rank)) - (forward.clamped ? 0.0 : along);
     if (kind_ == ReadoutKind::kSoftmax) {
       const double of_logit = forward.share[i] * pull;
       (*gradient)[kScaleAt] += of_logit * forward.similar[i];

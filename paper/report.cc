@@ -1,6 +1,7 @@
 #include "paper/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -65,9 +66,19 @@ void AppendTable(const Table& table, std::string* out) {
   }
 }
 
+// Counts without a fraction.
+Json AsJson(double value) {
+  constexpr double kExactIntegersMax = 0x1.0p53;
+  const bool is_count = std::abs(value) <= kExactIntegersMax && value == std::trunc(value);
+  return is_count ? Json(static_cast<int64_t>(value)) : Json(value);
+}
+
 Json AsJson(const Cell& cell) {
   if (cell.numbers.empty()) return cell.text;
-  return cell.numbers.size() == 1 ? Json(cell.numbers[0]) : Json(cell.numbers);
+  if (cell.numbers.size() == 1) return AsJson(cell.numbers[0]);
+  Json numbers = Json::array();
+  for (const double value : cell.numbers) numbers.push_back(AsJson(value));
+  return numbers;
 }
 
 Json AsJson(const Table& table) {

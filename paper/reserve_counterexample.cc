@@ -1,8 +1,8 @@
 // sv-reserve-counterexample: what a reserve certificate covers, and where it ends.
 //
-// Source: SV-Attention, Example 1: keys (-1,0), (1,0), (0,0.9), C = 1, sigma = 5; the third is reserve.
-// Query (0.25,0.1), values 1, 2, 9. Then (0,-10) with value 4 is admitted to the full history and to the
-// one without the third key.
+// Source: SV-Attention, Example 1: keys (-1,0), (1,0), (0,0.9), C = 1, sigma = 5; the third is
+// reserve. Query (0.25,0.1), values 1, 2, 9. Then (0,-10) with value 4 is admitted to the full
+// history and to the one without the third key.
 #include <array>
 #include <cmath>
 #include <string>
@@ -80,11 +80,9 @@ absl::StatusOr<Report> RunReserveCounterexample(const Options& /*options*/) {
   report.tables.push_back(std::move(table));
   report.notes = {
       "The paper's 4.6e-9 is its solver's tolerance: the third key has a small weight there. Here "
-      "a "
-      "reserve key has weight 0, so dropping it changes no bit of a readout.",
+      "a reserve key has weight 0, so dropping it changes no bit of a readout.",
       "A certified selection therefore holds at the moment it is made, and names it; \"reserve "
-      "keys can "
-      "be dropped\" without that addition is false, as the last three rows show."};
+      "keys can be dropped\" without that addition is false, as the last three rows show."};
   if (outcomes[0].readout_change != 0.0 || outcomes[1].readout_change != 0.0) {
     report.failures.emplace_back("dropping a reserve key changed the readout");
   }

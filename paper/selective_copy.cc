@@ -1,9 +1,9 @@
 // sv-selective-copy: ten items among growing filler.
 //
-// Source: SV-Attention v1's claim only (recall about 0.99 at a support of 11 to 14); the task is in no
-// later version and no code. Stand-in: ten item keys N(0, I_8) with one-hot values; m filler keys, one
-// centre 0.3 N + 0.05 N, with a value of their own, behind them; C fixed while m grows; a query is an
-// item's key + 0.05 N, answered by the strongest value.
+// Source: SV-Attention v1's claim only (recall about 0.99 at a support of 11 to 14); the task is in
+// no later version and no code. Stand-in: ten item keys N(0, I_8) with one-hot values; m filler
+// keys, one centre 0.3 N + 0.05 N, with a value of their own, behind them; C fixed while m grows; a
+// query is an item's key + 0.05 N, answered by the strongest value.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr int64_t kItems = 10;
 constexpr int64_t kValues = kItems + 1;  // the last is the filler's
 constexpr std::array<int64_t, 5> kFillers = {16, 32, 64, 128, 256};
 constexpr std::array kSigmas = {1.5, 2.0};
-constexpr std::array kBoxes = {0.1, 0.2, 0.3};  // C
+constexpr std::array kBoxes = {0.1, 0.3};  // C
 
 struct Sequence {
   Points keys{kDim, {}};
@@ -133,13 +133,10 @@ absl::StatusOr<Report> RunSelectiveCopy(const Options& options) {
   report.charts = {std::move(support), std::move(recall)};
   report.notes = {
       "The task is a stand-in: the paper's first version gives a result without settings, later "
-      "ones drop "
-      "it. sigma = 1.5 was chosen because it lands in that range, so agreement confirms nothing; "
-      "sigma = 2 "
-      "stands beside it.",
+      "ones drop it. sigma = 1.5 was chosen because it lands in that range, so agreement confirms "
+      "nothing; sigma = 2 stands beside it.",
       "\"Without gate\" reads all keys with equal weights: the filler swamps the items as m grows. "
-      "\"Most "
-      "recent\" keeps as many keys as the support has, all of them filler."};
+      "\"Most recent\" keeps as many keys as the support has, all of them filler."};
   return report;
 }
 

@@ -1,9 +1,9 @@
 // sv-trajectories: 64 additions and removals in a row, checked after each.
 //
-// Source: SV-Attention v4's sequential audit: 80 trajectories of 64 operations, of which 66 complete by
-// themselves. Its inputs lie in an archive that is not to be had here; the settings are those of the
-// deletion audit (sigma 2, C = 1/(0.4 24)), from 24 keys, an addition or a removal with equal chance,
-// between 2 and 48 keys, so that n crosses 1/C both ways.
+// Source: SV-Attention v4's sequential audit: 80 trajectories of 64 operations, of which 66
+// complete by themselves. Its inputs lie in an archive that is not to be had here; the settings are
+// those of the deletion audit (sigma 2, C = 1/(0.4 24)), from 24 keys, an addition or a removal
+// with equal chance, between 2 and 48 keys, so that n crosses 1/C both ways.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -111,13 +111,10 @@ absl::StatusOr<Report> RunTrajectories(const Options& options) {
   report.tables.push_back(std::move(table));
   report.notes = {
       "The paper's guard solves again wherever a check of the residuals fails (8 times at the "
-      "start, 84 "
-      "times later) and accepts agreement to a tolerance; here nobody has to check or to solve "
-      "again, and "
-      "agreement is equality of bits.",
+      "start, 84 times later) and accepts agreement to a tolerance; here nobody has to check or to "
+      "solve again, and agreement is equality of bits.",
       "The paper's own 80 sequences are in an archive that could not be read here; these are drawn "
-      "anew at "
-      "the settings of its deletion audit."};
+      "anew at the settings of its deletion audit."};
   return report;
 }
 

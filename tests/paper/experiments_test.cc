@@ -1,10 +1,11 @@
 // Goal: the experiments give the papers' numbers where they must, and Lethe's claims hold in them.
-// Method: runs them through their registry at the paper's seed, or with few trials where that is enough,
-// and reads the reports' cells.
+// Method: runs them through their registry at the paper's seed, or with few trials where that is
+// enough, and reads the reports' cells.
 #include "paper/experiments.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -108,9 +109,12 @@ TEST(DeletionAuditTest, DecayHasThePapersMedianOnThePapersKeys) {
 
 TEST(DeletionAuditTest, RemovalsAreFreshSolvesOnPublicVitals) {
   Options options = PaperOptions("sv-deletion-audit");
-  options.data = LETHE_SOURCE_DIR "/../shared/data/icu/challenge2012-set-a.tar.xz";
-  if (!std::filesystem::exists(options.data))
+  const char* named = std::getenv("LETHE_ICU_DATA");
+  options.data =
+      named != nullptr ? named : LETHE_SOURCE_DIR "/../shared/data/icu/challenge2012-set-a.tar.xz";
+  if (!std::filesystem::exists(options.data)) {
     GTEST_SKIP() << "skipped because " << options.data << " is not there";
+  }
   options.trials = 8;
   ASSERT_OK_AND_ASSIGN(const Report report, RunDeletionAudit(options));
   EXPECT_THAT(report.failures, IsEmpty());
@@ -141,7 +145,7 @@ TEST(SelectiveCopyTest, SupportDoesNotGrowWithTheFiller) {
   options.trials = 5;
   ASSERT_OK_AND_ASSIGN(const Report report, RunSelectiveCopy(options));
   ASSERT_EQ(report.charts.size(), 2u);
-  ASSERT_EQ(report.charts[0].curves.size(), 6u);
+  ASSERT_EQ(report.charts[0].curves.size(), 4u);
   for (const Curve& curve : report.charts[0].curves) {
     ASSERT_EQ(curve.points.size(), 5u);
     for (const auto& [filler, support] : curve.points) {
@@ -165,10 +169,9 @@ TEST(IcuStreamTest, OnSyntheticVitalsTheSupportKeepsTheEvents) {
 TEST(NegativeControlTest, WithoutARidgeItHasThePapersNumbers) {
   ASSERT_OK_AND_ASSIGN(const Report report,
                        RunNegativeControl(PaperOptions("sv-negative-control")));
-  // The gated one is left out: 500 steps magnify the last bits of another libm.
   EXPECT_EQ(At(report, 0, "RBF without a gate", "no ridge").text, "0.970");
   EXPECT_EQ(At(report, 0, "softmax", "no ridge").text, "0.535");
-  EXPECT_NEAR(At(report, 0, "gated RBF", "no ridge").numbers.at(0), 0.955, 0.03);
+  EXPECT_EQ(At(report, 0, "gated RBF", "no ridge").text, "0.955");
   EXPECT_GT(At(report, 0, "gated RBF", "support").numbers.at(0), 0.99);
 }
 

@@ -1,6 +1,6 @@
 // Goal: RandomState, DefaultRng and TorchRandom draw what numpy and torch draw.
-// Method: stored values of numpy 1.24.2 and torch 1.13.0 (Debian 12), seeds as in the tests: first ones,
-// far ones, and those from the ziggurat's tail.
+// Method: stored values of numpy 1.24.2 and torch 1.13.0 (Debian 12), seeds as in the tests: first
+// ones, far ones, and those from the ziggurat's tail.
 #include "paper/numpy_random.h"
 
 #include <cmath>

@@ -1,11 +1,14 @@
 // Goal: the program lethe-paper lists, runs and refuses as its usage says.
 // Method: runs the built program and reads its output and exit code.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,15 +22,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Run {
+struct PaperRun {
   int exit_code = -1;
   std::string output;  // both streams
 };
 
-Run RunPaper(const std::string& arguments) {
+PaperRun RunPaper(const std::string& arguments) {
   const std::string command = LETHE_BINARY_DIR "/bin/lethe-paper " + arguments + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
-  Run run;
+  PaperRun run;
   std::array<char, 4096> block{};
   for (size_t size = 0; (size = std::fread(block.data(), 1, block.size(), pipe)) > 0;) {
     run.output.append(block.data(), size);
@@ -37,7 +40,7 @@ Run RunPaper(const std::string& arguments) {
 }
 
 TEST(PaperProgramTest, ListNamesEveryExperiment) {
-  const Run run = RunPaper("--list");
+  const PaperRun run = RunPaper("--list");
   EXPECT_EQ(run.exit_code, 0);
   const auto json = nlohmann::json::parse(RunPaper("--list --json").output);
   ASSERT_EQ(json["experiments"].size(), Experiments().size());
@@ -58,14 +61,14 @@ TEST(PaperProgramTest, WrongUsageIsTwo) {
            {"sv-reserve-counterexample --trials 3", "--trials"},
            {"sv-reserve-counterexample --svg /tmp/unused.svg", "draws nothing"},
            {"sv-icu-stream --data /no/such.tar", "--data"}}) {
-    const Run run = RunPaper(arguments);
+    const PaperRun run = RunPaper(arguments);
     EXPECT_EQ(run.exit_code, 2) << arguments;
     EXPECT_THAT(run.output, HasSubstr(what));
   }
 }
 
 TEST(PaperProgramTest, JsonParses) {
-  const Run run = RunPaper("sv-rare-recall --trials 2 --json");
+  const PaperRun run = RunPaper("sv-rare-recall --trials 2 --json");
   EXPECT_EQ(run.exit_code, 0);
   const auto json = nlohmann::json::parse(run.output);
   EXPECT_EQ(json["paper"], "sv-rare-recall");

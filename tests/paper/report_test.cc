@@ -38,7 +38,7 @@ TEST(ReportTest, JsonHasTheNumbersInFull) {
 
 TEST(ReportTest, TextLinesUp) {
   const std::string text = AsText(Example());
-  EXPECT_THAT(text, HasSubstr("  row      one                      three  none\n"
+  EXPECT_THAT(text, HasSubstr("  row      one                        three  none\n"
                               "  first  0.861  1.0e-09 / 2.0e-09 / 5.0e-09     –\n"));
   EXPECT_THAT(text,
               HasSubstr("- " + std::string(120, 'a') + "\n  " + std::string(120, 'b') + "\n"));

@@ -1,5 +1,5 @@
-// Goal: records become hourly keys as the paper's preprocessing makes them, from a directory and from an
-// archive.
+// Goal: records become hourly keys as the paper's preprocessing makes them, from a directory and
+// from an archive.
 // Method: two small records written here, with artefacts, gaps and a sign that is never measured.
 #include "paper/vitals.h"
 
