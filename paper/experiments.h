@@ -4,8 +4,8 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  none.
-// Rejects:   run: NOT_FOUND or INVALID_ARGUMENT, naming the option, for data or a model that was asked
-//            for and cannot be used; what the solver rejects.
+// Rejects:   run: NOT_FOUND or INVALID_ARGUMENT, naming the option, for data or a model that was
+//            asked for and cannot be used; what the solver rejects.
 // Effects:   run reads the files named by the options, and writes nothing.
 // Numerics:  everything is drawn from the seed; times are of this machine.
 // Threads:   compatible; one compute thread.

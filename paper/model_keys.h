@@ -4,8 +4,8 @@
 // Shapes:    [the text's tokens up to the last multiple of 64][key_dim].
 // Units:     none.
 // Requires:  none.
-// Rejects:   NOT_FOUND or INVALID_ARGUMENT, naming --model or --text, for a model without such a head or a
-//            text without 64 tokens; what Model::Load and ModelState reject.
+// Rejects:   NOT_FOUND or INVALID_ARGUMENT, naming --model or --text, for a model without such a
+//            head or a text without 64 tokens; what Model::Load and ModelState reject.
 // Effects:   loads and runs the model. With model "" kDefaultModel is taken, with text ""
 //            kDefaultText; no keys when one of the two is not there.
 // Numerics:  the model's f32 keys, widened.

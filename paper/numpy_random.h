@@ -1,5 +1,6 @@
 // RandomState, DefaultRng: the draws of numpy.random.RandomState(seed) and
-// numpy.random.default_rng(seed), so that an experiment can have the inputs of the papers' numpy code.
+// numpy.random.default_rng(seed), so that an experiment can have the inputs of the papers' numpy
+// code.
 //
 // Equation:  RandomState: MT19937 (Matsumoto and Nishimura 1998), normals by the polar method.
 //            DefaultRng: PCG64 (O'Neill 2014, XSL-RR 128/64) seeded through numpy's SeedSequence,
@@ -12,9 +13,9 @@
 //            another way), 0 <= k <= n.
 // Rejects:   none.
 // Effects:   each draw advances the generator.
-// Numerics:  as numpy 1.24: integers, uniforms and RandomState's normals equal (with the same libm),
-//            DefaultRng's normals to 2e-14 of each, because numpy's tables of the ziggurat carry
-//            roundings of their own. No part of any state: libm is called.
+// Numerics:  as numpy 1.24: integers, uniforms and RandomState's normals equal (with the same
+//            libm), DefaultRng's normals to 2e-14 of each, because numpy's tables of the ziggurat
+//            carry roundings of their own. No part of any state: libm is called.
 // Threads:   compatible.
 #ifndef LETHE_PAPER_NUMPY_RANDOM_H_
 #define LETHE_PAPER_NUMPY_RANDOM_H_

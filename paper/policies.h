@@ -1,8 +1,8 @@
 // MassOf, TopRanks, LastRanks: what a budget keeps when the support set does not choose.
 //
-// Equation:  mass_i = sum over queries kappa(q, x_i): with the evaluation's queries the paper's "H2O
-//            oracle", with the keys themselves less kappa(x_i, x_i) its "self-mass". A stand-in of
-//            the paper's for H2O (which accumulates softmax attention), not that algorithm.
+// Equation:  mass_i = sum over queries kappa(q, x_i): with the evaluation's queries the paper's
+//            "H2O oracle", with the keys themselves less kappa(x_i, x_i) its "self-mass". A stand-
+//            in of the paper's for H2O (which accumulates softmax attention), not that algorithm.
 // Shapes:    masses: [keys]; ranks ascending.
 // Units:     none.
 // Requires:  0 <= k <= number of keys.

@@ -1,13 +1,13 @@
-// RecallModel: projections of keys, values and queries in front of one of three readouts, trained by
-// Adam.
+// RecallModel: projections of keys, values and queries in front of one of three readouts, trained
+// by Adam.
 //
 // Equation:  SV-Attention, svattn/recall.py: X = K Wk, V = Y Wv, Q = q Wq. Gated: o = sum alpha_i
-//            kappa(Q, X_i) V_i / sum alpha_i kappa(Q, X_i), alpha the gate of X: canonical, or with ridge 0 the plain
-//            reference's; the sum below the line is at least 1e-8, as in the paper. Ungated:
-//            alpha = 1. Softmax: o = softmax(e^s Q.X_i) V. Gradient through the gate on a fixed
-//            partition: with w of (0, w) = M^-1 (0, dL/dalpha_S), M bordered of 2(K + ridge I)_SS:
-//            dL/dK_ij = -2 w_i alpha_j for i in S, j in S and E (alpha = C there); the diagonal of K
-//            is constant. None for E and R.
+//            kappa(Q, X_i) V_i / sum alpha_i kappa(Q, X_i), alpha the gate of X: canonical, or with
+//            ridge 0 the plain reference's; the sum below the line is at least 1e-8, as in the
+//            paper. Ungated: alpha = 1. Softmax: o = softmax(e^s Q.X_i) V. Gradient through the
+//            gate on a fixed partition: with w of (0, w) = M^-1 (0, dL/dalpha_S), M bordered of 2(K
+//            + ridge I)_SS: dL/dK_ij = -2 w_i alpha_j for i in S, j in S and E (alpha = C there);
+//            the diagonal of K is constant. None for E and R.
 // Shapes:    keys [n][5], values [n][3], query [5]; projected 4 and 3.
 // Units:     none.
 // Requires:  sizes as above.

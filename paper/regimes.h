@@ -3,13 +3,13 @@
 // Equation:  SV-Attention, experiments/forgetting_rigor.py. Gaussian: 24 keys N(0, I_6). Redundant:
 //            four centres 2 N, six copies each + 0.02 N, d = 6. ICU vitals: up to 40 hours of a
 //            random stay, those within 0.1 of an earlier one left out; the paper has MIMIC-IV here.
-//            Learned: 24 keys drawn from those that the model's first support-vector head makes of a
-//            text; the paper has a small recall model's.
+//            Learned: 24 keys drawn from those that the model's first support-vector head makes of
+//            a text; the paper has a small recall model's.
 // Shapes:    none.
 // Units:     none.
 // Requires:  none.
-// Rejects:   MakeRegimes: NOT_FOUND or INVALID_ARGUMENT for data, a model or a text that was named and
-//            cannot be used.
+// Rejects:   MakeRegimes: NOT_FOUND or INVALID_ARGUMENT for data, a model or a text that was named
+//            and cannot be used.
 // Effects:   reads the files.
 // Numerics:  as numpy_random.h.
 // Threads:   compatible.

@@ -1,9 +1,9 @@
-// TorchRandom: torch.randn(..., dtype=float64) on the CPU after torch.manual_seed(seed), so that a model
-// starts from the weights that the papers' code starts from.
+// TorchRandom: torch.randn(..., dtype=float64) on the CPU after torch.manual_seed(seed), so that a
+// model starts from the weights that the papers' code starts from.
 //
-// Equation:  MT19937, 53-bit uniforms from two words. From 16 elements on: Box-Muller on blocks of 16,
-//            the last block drawn anew when the count is no multiple of 16. Fewer: Box-Muller in
-//            pairs, the second normal kept for the next such draw.
+// Equation:  MT19937, 53-bit uniforms from two words. From 16 elements on: Box-Muller on blocks of
+//            16, the last block drawn anew when the count is no multiple of 16. Fewer: Box-Muller
+//            in pairs, the second normal kept for the next such draw.
 // Shapes:    Normals(count): a tensor of that many elements, in C order.
 // Units:     none.
 // Requires:  count >= 0.

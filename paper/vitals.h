@@ -2,17 +2,16 @@
 //
 // Equation:  as the paper's clinical preprocessing: hourly means of values within plausible limits;
 //            gaps filled forward, then backward, then with the cohort's median; keys are the values
-//            less the cohort's mean over its deviation. An event hour crosses a threshold: heart rate
-//            > 130 or < 40, systolic > 200 or < 90, respiration > 30 or < 6, saturation < 90,
-//            temperature > 38.5 or < 35.
-//            Synthetic: six AR(1) series about a patient's own level, x_t = 0.9 x_{t-1} + noise; an
-//            excursion of 2 to 4 hours begins with probability 0.02 an hour and moves two or three
-//            signs far out.
+//            less the cohort's mean over its deviation. An event hour crosses a threshold: heart
+//            rate > 130 or < 40, systolic > 200 or < 90, respiration > 30 or < 6, saturation < 90,
+//            temperature > 38.5 or < 35. Synthetic: six AR(1) series about a patient's own level,
+//            x_t = 0.9 x_{t-1} + noise; an excursion of 2 to 4 hours begins with probability 0.02
+//            an hour and moves two or three signs far out.
 // Shapes:    raw: [hours][kNumSigns], in the order of Sign.
 // Units:     1/min, mmHg, mmHg, 1/min, %, degrees Celsius; one row an hour.
 // Requires:  none.
-// Rejects:   LoadChallenge2012: NOT_FOUND for a path that is not there, INVALID_ARGUMENT for one with
-//            no readable record; the message names --data.
+// Rejects:   LoadChallenge2012: NOT_FOUND for a path that is not there, INVALID_ARGUMENT for one
+//            with no readable record; the message names --data.
 // Effects:   LoadChallenge2012 runs xz or gzip for a packed archive.
 // Numerics:  deterministic; stays are ordered by record number.
 // Threads:   safe.
