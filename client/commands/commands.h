@@ -31,6 +31,7 @@ void AddAuditCommands(CLI::App& app, Context& context);   // audit log|records|i
 void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
 void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain
 void AddBenchCommand(CLI::App& app, Context& context);    // bench
+void AddPaperCommand(CLI::App& app, Context& context);    // paper
 
 }  // namespace lethe::client
 

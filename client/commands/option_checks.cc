@@ -20,6 +20,8 @@ constexpr std::array<absl::string_view, 8> kTextOptions = {
 constexpr std::array<absl::string_view, 8> kNeverEmpty = {"--nonce",   "--trust",  "--out",
                                                           "--export",  "--inputs", "--certificate",
                                                           "--session", "--server"};
+// Commands whose words another program reads.
+constexpr std::array<absl::string_view, 2> kHandedOn = {"bench", "paper"};
 
 template <size_t kSize>
 bool Contains(const std::array<absl::string_view, kSize>& names, const std::string& name) {
@@ -124,8 +126,8 @@ std::vector<std::string> SplitEmptyValues(const CLI::App& app,
   bool in_command = false;
   for (auto word = arguments.begin(); word != arguments.end(); ++word) {
     const bool is_option = !is_value && absl::StartsWith(*word, "--");
-    // What follows these two is not ours.
-    if (!is_value && (*word == "--" || (*word == "bench" && !in_command))) {
+    // What follows these is not ours.
+    if (!is_value && (*word == "--" || (Contains(kHandedOn, *word) && !in_command))) {
       words.insert(words.end(), word, arguments.end());
       break;
     }

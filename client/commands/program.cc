@@ -48,6 +48,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddModelsCommands(app, context);
   AddDigestCommand(app, context);
   AddBenchCommand(app, context);
+  AddPaperCommand(app, context);
 }
 
 }  // namespace

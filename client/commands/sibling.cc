@@ -1,12 +1,29 @@
 #include "client/commands/sibling.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include <unistd.h>
 
+#include "kernels/base/status_macros.h"
+
 namespace lethe::client {
+namespace {
+
+absl::Status Execute(std::string program, std::vector<std::string> arguments) {
+  LETHE_ASSIGN_OR_RETURN(const std::string path, SiblingProgram(program));
+  std::vector<char*> argv = {program.data()};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(path.c_str(), argv.data());
+  return absl::InternalError(absl::StrCat("cannot run ", path, ": ", std::strerror(errno)));
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> SiblingProgram(const std::string& name) {
   std::error_code error;
@@ -16,6 +33,18 @@ absl::StatusOr<std::string> SiblingProgram(const std::string& name) {
     return absl::NotFoundError(absl::StrCat("no program ", name, " beside this one (", path, ")"));
   }
   return path;
+}
+
+void AddSiblingCommand(const SiblingCommand& sibling, CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand(sibling.name, sibling.description);
+  // Everything after the word, --help included, is for the program.
+  command->set_help_flag();
+  command->fallthrough(false);
+  command->prefix_command();
+  command->callback([&context, command, program = sibling.program] {
+    context.out() << std::flush;
+    context.Finish(Execute(program, command->remaining()));
+  });
 }
 
 }  // namespace lethe::client

@@ -140,10 +140,12 @@ TEST(ProgramUsageTest, ErrorsAreJsonWithJson) {
   EXPECT_EQ(Json::parse(usage.err, nullptr, false)["error"]["kind"], "usage");
 }
 
-TEST(ProgramUsageTest, BenchWithoutItsProgramSaysSo) {
-  const ProgramRun run = RunLethe({"bench", "model", "--help"});
-  EXPECT_EQ(run.exit_code, kExitUsage);
-  EXPECT_THAT(run.err, HasSubstr("lethe-bench"));
+TEST(ProgramUsageTest, BenchAndPaperWithoutTheirProgramsSaySo) {
+  for (const std::string name : {"bench", "paper"}) {
+    const ProgramRun run = RunLethe({name, "model", "--help"});
+    EXPECT_EQ(run.exit_code, kExitUsage);
+    EXPECT_THAT(run.err, HasSubstr("lethe-" + name));
+  }
 }
 
 }  // namespace
