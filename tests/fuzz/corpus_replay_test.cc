@@ -70,6 +70,8 @@ TEST(CorpusReplayTest, TlogProof) { Replay("tlog_proof", FuzzTlogProof); }
 TEST(CorpusReplayTest, Dsse) { Replay("dsse", FuzzDsse); }
 TEST(CorpusReplayTest, Statement) { Replay("statement", FuzzStatement); }
 TEST(CorpusReplayTest, Bundle) { Replay("bundle", FuzzBundle); }
+TEST(CorpusReplayTest, VectorText) { Replay("vector_text", FuzzVectorText); }
+TEST(CorpusReplayTest, Npy) { Replay("npy", FuzzNpy); }
 
 }  // namespace
 }  // namespace lethe::fuzz

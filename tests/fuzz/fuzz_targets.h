@@ -1,4 +1,5 @@
-// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle: one parser of outside bytes each.
+// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle, FuzzVectorText, FuzzNpy: one parser of outside
+// bytes each.
 //
 // A target aborts (LETHE_CHECK) when an accepted input does not survive being written and read
 // again. With LETHE_FUZZ each file is a libFuzzer program; without it corpus_replay_test runs them
@@ -19,6 +20,8 @@ void FuzzTlogProof(absl::string_view bytes);
 void FuzzDsse(absl::string_view bytes);
 void FuzzStatement(absl::string_view bytes);
 void FuzzBundle(absl::string_view bytes);
+void FuzzVectorText(absl::string_view bytes);
+void FuzzNpy(absl::string_view bytes);
 
 }  // namespace lethe::fuzz
 
