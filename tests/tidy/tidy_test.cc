@@ -100,6 +100,7 @@ TEST(TidyTest, LayersHold) {
       {"audit", {"audit", "kernels/base", "memory/svdd"}},
       {"server", {"kernels", "memory", "audit", "server", "lethe/v1"}},
       {"client", {"kernels/base", "audit", "client", "lethe/v1"}},
+      {"examples", {"kernels/base", "client"}},
   };
   const std::set<std::string> ours = {"kernels", "memory", "audit", "server",
                                       "client",  "lethe",  "tests"};
