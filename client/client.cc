@@ -15,6 +15,7 @@
 #include "lethe/v1/certification.grpc.pb.h"
 #include "lethe/v1/forgetting.grpc.pb.h"
 #include "lethe/v1/generation.grpc.pb.h"
+#include "lethe/v1/memory.grpc.pb.h"
 #include "lethe/v1/model.grpc.pb.h"
 #include "lethe/v1/session.grpc.pb.h"
 
@@ -54,6 +55,7 @@ struct Client::Stubs {
         forgetting(v1::ForgettingService::NewStub(channel)),
         certification(v1::CertificationService::NewStub(channel)),
         audit(v1::AuditService::NewStub(channel)),
+        memory(v1::MemoryService::NewStub(channel)),
         model(v1::ModelService::NewStub(channel)) {}
 
   std::unique_ptr<v1::SessionService::Stub> session;
@@ -61,6 +63,7 @@ struct Client::Stubs {
   std::unique_ptr<v1::ForgettingService::Stub> forgetting;
   std::unique_ptr<v1::CertificationService::Stub> certification;
   std::unique_ptr<v1::AuditService::Stub> audit;
+  std::unique_ptr<v1::MemoryService::Stub> memory;
   std::unique_ptr<v1::ModelService::Stub> model;
 };
 
@@ -109,6 +112,12 @@ LETHE_CLIENT_CALL(GetLog, AuditService, audit)
 LETHE_CLIENT_CALL(ListRecords, AuditService, audit)
 LETHE_CLIENT_CALL(GetInclusionProof, AuditService, audit)
 LETHE_CLIENT_CALL(GetConsistencyProof, AuditService, audit)
+LETHE_CLIENT_CALL(CreateVectorSession, MemoryService, memory)
+LETHE_CLIENT_CALL(AppendVectors, MemoryService, memory)
+LETHE_CLIENT_CALL(Read, MemoryService, memory)
+LETHE_CLIENT_CALL(Partition, MemoryService, memory)
+LETHE_CLIENT_CALL(ListVectors, MemoryService, memory)
+LETHE_CLIENT_CALL(EvictReserve, MemoryService, memory)
 LETHE_CLIENT_CALL(ListModels, ModelService, model)
 LETHE_CLIENT_CALL(GetModel, ModelService, model)
 LETHE_CLIENT_CALL(Tokenize, ModelService, model)

@@ -30,6 +30,7 @@
 #include "lethe/v1/certification.pb.h"
 #include "lethe/v1/forgetting.pb.h"
 #include "lethe/v1/generation.pb.h"
+#include "lethe/v1/memory.pb.h"
 #include "lethe/v1/model.pb.h"
 #include "lethe/v1/session.pb.h"
 
@@ -79,6 +80,14 @@ class Client {
       const v1::GetInclusionProofRequest& request);
   absl::StatusOr<v1::GetConsistencyProofResponse> GetConsistencyProof(
       const v1::GetConsistencyProofRequest& request);
+
+  absl::StatusOr<v1::CreateVectorSessionResponse> CreateVectorSession(
+      const v1::CreateVectorSessionRequest& request);
+  absl::StatusOr<v1::AppendVectorsResponse> AppendVectors(const v1::AppendVectorsRequest& request);
+  absl::StatusOr<v1::ReadResponse> Read(const v1::ReadRequest& request);
+  absl::StatusOr<v1::PartitionResponse> Partition(const v1::PartitionRequest& request);
+  absl::StatusOr<v1::ListVectorsResponse> ListVectors(const v1::ListVectorsRequest& request);
+  absl::StatusOr<v1::EvictReserveResponse> EvictReserve(const v1::EvictReserveRequest& request);
 
   absl::StatusOr<v1::ListModelsResponse> ListModels(const v1::ListModelsRequest& request);
   absl::StatusOr<v1::GetModelResponse> GetModel(const v1::GetModelRequest& request);

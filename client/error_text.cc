@@ -1,5 +1,7 @@
 #include "client/error_text.h"
 
+#include <utility>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
@@ -7,6 +9,15 @@
 
 namespace lethe::client {
 namespace {
+
+constexpr std::pair<const char*, const char*> kHints[] = {
+    {"EPOCH_PASSED", "certify the present state instead"},
+    {"PARTITION_NOT_PROVED", "nothing was evicted, and the session goes on as it is"},
+    {"WRONG_SESSION_KIND",
+     "lethe vectors append and read are for vector sessions, lethe append and generate for those "
+     "of "
+     "a model; lethe session get says which this is"},
+};
 
 // What the caller can do next; "" where the message says it all.
 std::string Hint(absl::StatusCode code, const std::string& reason) {
@@ -21,8 +32,12 @@ std::string Hint(absl::StatusCode code, const std::string& reason) {
     case absl::StatusCode::kInternal:
       return "this is a fault of the server";
     default:
-      return reason == "EPOCH_PASSED" ? "certify the present state instead" : "";
+      break;
   }
+  for (const auto& [name, hint] : kHints) {
+    if (reason == name) return hint;
+  }
+  return "";
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "client/inputs_file.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
 #include "kernels/base/status_macros.h"
@@ -51,9 +54,92 @@ absl::StatusOr<v1::MemoryOptions> OptionsFromJson(const Json& object) {
   return options;
 }
 
+Json RowsToJson(const VectorMatrix& matrix) {
+  Json rows = Json::array();
+  for (int64_t row = 0; row < matrix.num_rows; ++row) {
+    const auto begin = matrix.values.begin() + row * matrix.num_columns;
+    rows.push_back(std::vector<double>(begin, begin + matrix.num_columns));
+  }
+  return rows;
+}
+
+std::string WriteVectors(const VectorInputs& vectors) {
+  const v1::VectorOptions& options = vectors.options;
+  Json object{{"format", kFormat},
+              {"vector_options",
+               {{"key_dim", options.key_dim()},
+                {"value_dim", options.value_dim()},
+                {"sigma", options.sigma()},
+                {"box_mass", options.box_mass()},
+                {"ridge", options.ridge()}}},
+              {"keys", RowsToJson(vectors.rows.keys)}};
+  if (options.value_dim() > 0) object["values"] = RowsToJson(vectors.rows.values);
+  return object.dump() + "\n";
+}
+
+absl::StatusOr<VectorMatrix> RowsFromJson(const Json& object, const char* field, int32_t width) {
+  const absl::Status bad = absl::InvalidArgumentError(
+      absl::StrCat("inputs file: ", field, ": want a list of rows of ", width, " numbers"));
+  if (!object.contains(field) || !object[field].is_array()) return bad;
+  VectorMatrix matrix;
+  matrix.num_columns = width;
+  matrix.num_rows = static_cast<int64_t>(object[field].size());
+  for (const Json& row : object[field]) {
+    if (!row.is_array() || row.size() != static_cast<size_t>(width)) return bad;
+    for (const Json& number : row) {
+      if (!number.is_number()) return bad;
+      matrix.values.push_back(number.get<double>());
+    }
+  }
+  return matrix;
+}
+
+absl::StatusOr<v1::VectorOptions> VectorOptionsFromJson(const Json& object) {
+  v1::VectorOptions options;
+  for (const auto& [key, value] : object.items()) {
+    if (key == "key_dim" && value.is_number_integer()) {
+      options.set_key_dim(value.get<int32_t>());
+    } else if (key == "value_dim" && value.is_number_integer()) {
+      options.set_value_dim(value.get<int32_t>());
+    } else if (key == "sigma" && value.is_number()) {
+      options.set_sigma(value.get<double>());
+    } else if (key == "box_mass" && value.is_number()) {
+      options.set_box_mass(value.get<double>());
+    } else if (key == "ridge" && value.is_number()) {
+      options.set_ridge(value.get<double>());
+    } else {
+      return BadField(
+          "vector_options: want only key_dim, value_dim, sigma, box_mass, ridge, numbers");
+    }
+  }
+  if (options.key_dim() < 1 || options.value_dim() < 0) {
+    return BadField("vector_options: want key_dim of 1 or more, value_dim of 0 or more");
+  }
+  return options;
+}
+
+absl::StatusOr<InputsFile> ParseVectorInputs(const Json& object) {
+  if (!object["vector_options"].is_object()) return BadField("vector_options: want an object");
+  VectorInputs vectors;
+  LETHE_ASSIGN_OR_RETURN(vectors.options, VectorOptionsFromJson(object["vector_options"]));
+  LETHE_ASSIGN_OR_RETURN(vectors.rows.keys,
+                         RowsFromJson(object, "keys", vectors.options.key_dim()));
+  if (vectors.options.value_dim() > 0) {
+    LETHE_ASSIGN_OR_RETURN(vectors.rows.values,
+                           RowsFromJson(object, "values", vectors.options.value_dim()));
+    if (vectors.rows.values.num_rows != vectors.rows.keys.num_rows) {
+      return BadField("values: want as many rows as keys");
+    }
+  }
+  InputsFile file;
+  file.vectors = std::move(vectors);
+  return file;
+}
+
 }  // namespace
 
 std::string WriteInputsFile(const InputsFile& file) {
+  if (file.vectors) return WriteVectors(*file.vectors);
   const Json object{{"format", kFormat},
                     {"model", file.model},
                     {"memory_options", OptionsToJson(file.memory_options)},
@@ -66,6 +152,7 @@ absl::StatusOr<InputsFile> ParseInputsFile(absl::string_view json) {
   if (!object.is_object() || !object.contains("format") || object["format"] != kFormat) {
     return BadField("want a JSON object with format https://lethe.dev/inputs/v1");
   }
+  if (object.contains("vector_options")) return ParseVectorInputs(object);
   if (!object.contains("model") || !object["model"].is_string()) {
     return BadField("model: want a text");
   }

@@ -9,6 +9,7 @@
 #include "client/commands/files.h"
 #include "client/commands/progress.h"
 #include "client/commands/report.h"
+#include "client/commands/request_parts.h"
 #include "client/id_ranges.h"
 
 #include "kernels/base/status_macros.h"
@@ -19,8 +20,6 @@ namespace {
 // A longer text goes in several calls, so that progress shows and no call meets its size limit. The
 // state does not depend on the cuts.
 constexpr size_t kBytesPerCall = 32 << 10;
-// types.proto.
-constexpr size_t kRequestIdLengthMax = 64;
 
 struct AppendOptions {
   v1::AppendRequest request;
@@ -43,33 +42,18 @@ size_t NumParts(size_t num_bytes) {
   return num_bytes == 0 ? 1 : (num_bytes + kBytesPerCall - 1) / kBytesPerCall;
 }
 
-// The parts of a long text are requests of their own: ID.0, ID.1, …
-absl::Status CheckRequestId(const std::string& request_id, size_t num_bytes) {
-  const size_t num_parts = NumParts(num_bytes);
-  const size_t suffix = num_parts == 1 ? 0 : absl::StrCat(".", num_parts - 1).size();
-  if (request_id.size() + suffix <= kRequestIdLengthMax) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--request-id: want at most ", kRequestIdLengthMax - suffix, " characters",
-                   suffix == 0 ? ""
-                               : absl::StrCat(" for this text, which is sent in ", num_parts,
-                                              " parts named ID.0 to ID.", num_parts - 1)));
-}
-
 // Tells the session the text; *appended covers what went in, also when a later part was refused.
 absl::Status AppendParts(Context& context, const std::string& text, v1::AppendRequest request,
                          v1::AppendResponse* appended) {
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   Progress progress(context.io(), "appending");
   const std::string request_id = request.request_id();
+  const size_t num_parts = NumParts(text.size());
   size_t done = 0;
   do {
     const size_t num_bytes = std::min(kBytesPerCall, text.size() - done);
     request.mutable_input()->set_text(text.substr(done, num_bytes));
-    if (!request_id.empty() && NumParts(text.size()) > 1) {
-      request.set_request_id(absl::StrCat(request_id, ".", done / kBytesPerCall));
-    }
+    request.set_request_id(PartId(request_id, done / kBytesPerCall, num_parts));
     LETHE_ASSIGN_OR_RETURN(const v1::AppendResponse response, client->Append(request));
     if (done == 0) {
       appended->mutable_token_ids()->set_first(response.token_ids().first());
@@ -84,7 +68,7 @@ absl::Status AppendParts(Context& context, const std::string& text, v1::AppendRe
 
 absl::Status Append(Context& context, const AppendOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
-  LETHE_RETURN_IF_ERROR(CheckRequestId(options.request.request_id(), text.size()));
+  LETHE_RETURN_IF_ERROR(CheckPartIds(options.request.request_id(), NumParts(text.size()), "text"));
   v1::AppendResponse appended;
   absl::Status status = AppendParts(context, text, options.request, &appended);
   const v1::TokenRange& ids = appended.token_ids();

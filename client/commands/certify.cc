@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/commands/certificate_files.h"
+#include "client/commands/certify_call.h"
 #include "client/commands/commands.h"
 #include "client/commands/nonce.h"
 #include "client/commands/option_checks.h"
-#include "client/commands/progress.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
 
@@ -66,52 +66,25 @@ void PrintCertificate(Context& context, const v1::Certificate& certificate,
   table.Print(context.out());
 }
 
-// The certified digest with its parts, or "" when the session has moved on meanwhile.
-absl::StatusOr<std::string> DigestParts(Client& client, const std::string& session_id,
-                                        const v1::StateDigest& certified) {
-  v1::GetStateDigestRequest request;
-  request.set_session_id(session_id);
-  request.set_include_parts(true);
-  LETHE_ASSIGN_OR_RETURN(const v1::GetStateDigestResponse response, client.GetStateDigest(request));
-  return response.digest().sha256() == certified.sha256()
-             ? absl::StrCat(MessageToJson(response.digest()).dump(), "\n")
-             : "";
-}
-
 absl::Status Certify(Context& context, CertifyOptions& options) {
   LETHE_ASSIGN_OR_RETURN(*options.request.mutable_nonce(), ParseNonce(options.nonce_hex));
-  // Before the server signs a record that then could not be kept. With a request id it can be asked for
-  // again, also into the directory that holds the first answer.
-  if (options.request.request_id().empty()) {
-    LETHE_RETURN_IF_ERROR(PrepareDirectory(options.directory));
-  }
-  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
-  absl::StatusOr<v1::CertifyResponse> response = absl::UnknownError("");
-  {
-    const Progress progress(context.io(), "certifying");
-    response = client->Certify(options.request);
-  }
-  LETHE_RETURN_IF_ERROR(response.status());
-  CertificateContent content{
-      .certificate = response->certificate(), .bundle = response->bundle(), .digest = ""};
-  LETHE_ASSIGN_OR_RETURN(content.digest,
-                         DigestParts(*client, options.request.session_id(), response->digest()));
-  LETHE_ASSIGN_OR_RETURN(const std::vector<std::string> files,
-                         WriteCertificate(options.directory, content));
+  LETHE_ASSIGN_OR_RETURN(const CertifiedState state,
+                         CertifyInto(context, options.request, options.directory));
+  const v1::CertifyResponse& response = state.response;
   if (context.json()) {
     Json heads = Json::array();
-    for (const v1::HeadBounds& head : response->heads()) {
+    for (const v1::HeadBounds& head : response.heads()) {
       heads.push_back(MessageToJson(head));
     }
-    context.PrintJson(Json{{"certificate", MessageToJson(response->certificate().ref())},
-                           {"digest", MessageToJson(response->digest())},
+    context.PrintJson(Json{{"certificate", MessageToJson(response.certificate().ref())},
+                           {"digest", MessageToJson(response.digest())},
                            {"heads", heads},
                            {"directory", options.directory},
-                           {"files", files}});
+                           {"files", state.files}});
     return absl::OkStatus();
   }
-  PrintCertificate(context, response->certificate(), options.directory, files);
-  PrintHeads(context, *response);
+  PrintCertificate(context, response.certificate(), options.directory, state.files);
+  PrintHeads(context, response);
   return absl::OkStatus();
 }
 

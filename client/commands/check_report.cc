@@ -24,7 +24,7 @@ constexpr Meaning kMeanings[] = {
     {"record key", "a record key of the trust file is the one that the log entry names"},
     {"signature", "that key signed exactly these bytes"},
     {"statement", "the signed bytes are canonical JSON"},
-    {"predicate type", "the statement is a forget or a certify record"},
+    {"predicate type", "the statement is a forget, certify or select record"},
     {"predicate", "every field of the statement is well formed"},
     {"proof file", "the inclusion proof is well formed"},
     {"checkpoint", "a log key of the trust file signed the head of the audit log"},
@@ -55,6 +55,8 @@ constexpr Meaning kMeanings[] = {
     {"sequence numbers", "no record of the chain is missing"},
     {"sequence links", "each record names the one before it"},
     {"sequence order", "the records stand in the log in this order"},
+    {"sequence selections",
+     "what was evicted is as many keys as the record before proves to be reserve"},
 };
 
 std::string Hex(const audit::Sha256Digest& digest) {

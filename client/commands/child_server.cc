@@ -23,6 +23,8 @@ namespace lethe::client {
 namespace {
 
 constexpr char kHost[] = "127.0.0.1:";
+// What lethe-server takes at most, whatever the other one was started with.
+constexpr char kVectorsMax[] = "1048576";
 constexpr std::chrono::seconds kStopTimeout(10);
 
 // The address in a line such as "listening on 127.0.0.1:43251", or "".
@@ -65,8 +67,13 @@ absl::StatusOr<std::unique_ptr<ChildServer>> ChildServer::Start(const Options& o
 }
 
 absl::Status ChildServer::Spawn(const Options& options) {
-  std::vector<std::string> words = {options.program, "--model", options.model_directory, "--listen",
-                                    "127.0.0.1:0",   "--data",  directory_ + "/data"};
+  std::vector<std::string> words = {options.program, "--listen", "127.0.0.1:0", "--data",
+                                    directory_ + "/data"};
+  const std::vector<std::string> serve =
+      options.model_directory.empty()
+          ? std::vector<std::string>{"--no-model", "--max-vectors", kVectorsMax}
+          : std::vector<std::string>{"--model", options.model_directory};
+  words.insert(words.end(), serve.begin(), serve.end());
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) {

@@ -28,7 +28,7 @@ class ChildServer {
 
   struct Options {
     std::string program;          // path of lethe-server
-    std::string model_directory;  // the only model
+    std::string model_directory;  // the only model; "": none, vector sessions alone
   };
 
   static absl::StatusOr<std::unique_ptr<ChildServer>> Start(const Options& options);

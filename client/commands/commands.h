@@ -27,6 +27,10 @@ void AddCertifyCommands(CLI::App& app, Context& context);            // certify,
 void AddVerifyCommand(CLI::App& app, Context& context);              // verify
 void AddReplayCommand(CLI::App& app, Context& context);              // replay
 void AddPartitionCommand(CLI::App& app, Context& context);           // partition
+void AddVectorsCommands(CLI::App& app, Context& context);  // vectors create|append|read|list|evict
+void AddVectorsAppendCommand(CLI::App& vectors, Context& context);  // vectors append
+void AddVectorsEvictCommand(CLI::App& vectors, Context& context);   // vectors evict
+void AddSigmaCommand(CLI::App& app, Context& context);              // sigma
 void AddAuditCommands(CLI::App& app, Context& context);   // audit log|records|inclusion|...
 void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
 void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain

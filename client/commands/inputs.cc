@@ -9,6 +9,7 @@
 #include "client/commands/paging.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
+#include "client/commands/vector_calls.h"
 #include "client/id_ranges.h"
 #include "client/inputs_file.h"
 
@@ -78,42 +79,57 @@ void PrintRuns(Context& context, const std::vector<Run>& runs, bool content) {
   table.Print(context.out());
 }
 
-absl::Status Export(Context& context, Client& client, const InputsOptions& options,
-                    const std::vector<v1::Input>& inputs) {
-  v1::GetSessionRequest request;
-  request.set_session_id(options.query.session_id);
-  LETHE_ASSIGN_OR_RETURN(const v1::GetSessionResponse response, client.GetSession(request));
-  InputsFile file{.model = response.session().model(),
-                  .memory_options = response.session().memory_options(),
-                  .vocab_ids = {}};
+absl::StatusOr<InputsFile> FetchFile(Client& client, const v1::Session& session) {
+  InputsFile file{
+      .model = session.model(), .memory_options = session.memory_options(), .vocab_ids = {}};
+  if (session.has_vector_options()) {
+    file.vectors = NoVectors(session.vector_options());
+    LETHE_RETURN_IF_ERROR(
+        ListAllVectors(client, session.session_id(), [&file](const v1::ListVectorsResponse& page) {
+          for (const v1::VectorRow& row : page.rows()) AddRow(row, &file.vectors->rows);
+          return absl::OkStatus();
+        }));
+    return file;
+  }
+  LETHE_ASSIGN_OR_RETURN(
+      const std::vector<v1::Input> inputs,
+      ListAllInputs(client,
+                    {.session_id = session.session_id(), .subject = "", .include_content = true}));
   for (const v1::Input& input : inputs) {
     file.vocab_ids.push_back(input.vocab_id());
   }
-  LETHE_RETURN_IF_ERROR(WriteFile(options.export_path, WriteInputsFile(file)));
+  return file;
+}
+
+absl::Status Export(Context& context, Client& client, const v1::Session& session,
+                    const std::string& path) {
+  LETHE_ASSIGN_OR_RETURN(const InputsFile file, FetchFile(client, session));
+  LETHE_RETURN_IF_ERROR(WriteFile(path, WriteInputsFile(file)));
   if (context.json()) {
-    context.PrintJson(Json{{"file", options.export_path}, {"num_inputs", inputs.size()}});
+    context.PrintJson(Json{{"file", path}, {"num_inputs", file.num_inputs()}});
   } else {
-    context.out() << "Wrote " << FormatCount(static_cast<int64_t>(inputs.size()), "input") << " to "
-                  << options.export_path
-                  << ". The file is content: keep it as safe as the session.\n"
+    context.out() << "Wrote " << FormatCount(static_cast<int64_t>(file.num_inputs()), "input")
+                  << " to " << path << ". The file is content: keep it as safe as the session.\n"
                   << std::flush;
   }
   return absl::OkStatus();
 }
 
-absl::Status Inputs(Context& context, InputsOptions& options) {
+absl::Status Inputs(Context& context, const InputsOptions& options) {
   const bool exporting = !options.export_path.empty();
   if (exporting && !options.query.subject.empty()) {
     return absl::InvalidArgumentError("--export writes all inputs and takes no --subject");
   }
-  const bool content = options.query.include_content;
-  options.query.include_content = content || exporting;
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  v1::GetSessionRequest request;
+  request.set_session_id(options.query.session_id);
+  LETHE_ASSIGN_OR_RETURN(const v1::GetSessionResponse response, client->GetSession(request));
+  const v1::Session& session = response.session();
+  if (exporting) {
+    return Export(context, *client, session, options.export_path);
+  }
   LETHE_ASSIGN_OR_RETURN(const std::vector<v1::Input> inputs,
                          ListAllInputs(*client, options.query));
-  if (exporting) {
-    return Export(context, *client, options, inputs);
-  }
   if (context.json()) {
     Json list = Json::array();
     for (const v1::Input& input : inputs) {
@@ -126,8 +142,11 @@ absl::Status Inputs(Context& context, InputsOptions& options) {
     context.out() << "No inputs.\n" << std::flush;
     return absl::OkStatus();
   }
-  PrintRuns(context, JoinRuns(inputs), content);
-  context.out() << FormatCount(static_cast<int64_t>(inputs.size()), "input") << ".\n" << std::flush;
+  const bool has_text = !session.has_vector_options();
+  PrintRuns(context, JoinRuns(inputs), options.query.include_content && has_text);
+  context.out() << FormatCount(static_cast<int64_t>(inputs.size()), "input")
+                << (has_text ? "." : ". Keys and values: lethe vectors list.") << "\n"
+                << std::flush;
   return absl::OkStatus();
 }
 

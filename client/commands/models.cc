@@ -24,6 +24,11 @@ absl::Status List(Context& context) {
     context.PrintJson(MessageToJson(response));
     return absl::OkStatus();
   }
+  if (response.models().empty()) {
+    context.out() << "No models: this server serves vector sessions alone (lethe vectors).\n"
+                  << std::flush;
+    return absl::OkStatus();
+  }
   RowTable table({"model", "device", "parameters", "max tokens", "tokenizer"});
   for (const v1::Model& model : response.models()) {
     table.Add({model.name(), model.device_kind(), absl::StrCat(model.num_parameters()),

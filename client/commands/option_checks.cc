@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::array<absl::string_view, 8> kTextOptions = {
     "SESSION", "NAME", "--session", "--subject", "--request-id", "--model", "--name", "--head"};
-constexpr std::array<absl::string_view, 8> kNeverEmpty = {"--nonce",   "--trust",  "--out",
-                                                          "--export",  "--inputs", "--certificate",
-                                                          "--session", "--server"};
+constexpr std::array<absl::string_view, 9> kNeverEmpty = {"--nonce",       "--trust",   "--out",
+                                                          "--values",      "--export",  "--inputs",
+                                                          "--certificate", "--session", "--server"};
 // Commands whose words another program reads.
 constexpr std::array<absl::string_view, 2> kHandedOn = {"bench", "paper"};
 

@@ -44,6 +44,8 @@ void AddCommands(CLI::App& app, Context& context) {
   AddVerifyCommand(app, context);
   AddReplayCommand(app, context);
   AddPartitionCommand(app, context);
+  AddVectorsCommands(app, context);
+  AddSigmaCommand(app, context);
   AddAuditCommands(app, context);
   AddModelsCommands(app, context);
   AddDigestCommand(app, context);

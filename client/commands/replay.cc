@@ -19,6 +19,7 @@
 #include "client/commands/report.h"
 #include "client/commands/sibling.h"
 #include "client/commands/trust_file.h"
+#include "client/commands/vector_calls.h"
 
 #include "audit/certificate/bundle.h"
 #include "audit/certificate/commitment.h"
@@ -38,17 +39,30 @@ struct ReplayOptions {
   std::string trust_path;
 };
 
+absl::Status BadPlace() {
+  return absl::InvalidArgumentError(
+      "say where to replay with either --model DIR (a private server) or --fresh-server ADDR");
+}
+
 absl::Status CheckOptions(const ReplayOptions& options) {
   if (options.session_id.empty() == options.inputs_path.empty()) {
     return absl::InvalidArgumentError(
         "give the retained inputs either as SESSION (read from the server) or as --inputs FILE");
   }
-  if (options.model_directory.empty() == options.fresh_server.empty()) {
-    return absl::InvalidArgumentError(
-        "say where to replay with either --model DIR (a private server) or --fresh-server ADDR");
-  }
+  if (!options.model_directory.empty() && !options.fresh_server.empty()) return BadPlace();
   return options.fresh_server.empty() ? absl::OkStatus()
                                       : CheckAddress("--fresh-server", options.fresh_server);
+}
+
+// Once the session's kind is known.
+absl::Status CheckPlace(const ReplayOptions& options, const InputsFile& inputs) {
+  if (!inputs.vectors) {
+    return options.model_directory.empty() && options.fresh_server.empty() ? BadPlace()
+                                                                           : absl::OkStatus();
+  }
+  return options.model_directory.empty()
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("--model: a vector session has none; leave it out");
 }
 
 // Parts of the certified digest, out of bundle.json or digest.json; empty when neither is there.
@@ -114,6 +128,34 @@ absl::StatusOr<ReplayClaim> ReadClaim(const ReplayOptions& options) {
                      .parts = CertifiedParts(options, files)};
 }
 
+// Whether the certificate's retained inputs have this one.
+bool IsRetained(const std::vector<uint64_t>& retained, uint64_t token_id) {
+  return std::binary_search(retained.begin(), retained.end(), token_id);
+}
+
+absl::Status FetchVectors(Client& client, const ReplayOptions& options,
+                          const std::vector<uint64_t>& retained, VectorInputs* vectors) {
+  const auto keep = [&](const v1::ListVectorsResponse& page) {
+    for (const v1::VectorRow& row : page.rows()) {
+      if (IsRetained(retained, row.token_id())) AddRow(row, &vectors->rows);
+    }
+    return absl::OkStatus();
+  };
+  return ListAllVectors(client, options.session_id, keep);
+}
+
+absl::Status FetchTokens(Client& client, const ReplayOptions& options,
+                         const std::vector<uint64_t>& retained, std::vector<int32_t>* vocab_ids) {
+  LETHE_ASSIGN_OR_RETURN(
+      const std::vector<v1::Input> inputs,
+      ListAllInputs(client,
+                    {.session_id = options.session_id, .subject = "", .include_content = true}));
+  for (const v1::Input& input : inputs) {
+    if (IsRetained(retained, input.token_id())) vocab_ids->push_back(input.vocab_id());
+  }
+  return absl::OkStatus();
+}
+
 // The certificate's retained inputs, read from the server. Inputs told since then are left out; if one
 // was forgotten since then there is nothing to replay.
 absl::StatusOr<InputsFile> FetchInputs(Context& context, const ReplayOptions& options,
@@ -121,25 +163,21 @@ absl::StatusOr<InputsFile> FetchInputs(Context& context, const ReplayOptions& op
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   v1::GetSessionRequest request;
   request.set_session_id(options.session_id);
-  LETHE_ASSIGN_OR_RETURN(const v1::GetSessionResponse session, client->GetSession(request));
-  LETHE_ASSIGN_OR_RETURN(
-      const std::vector<v1::Input> inputs,
-      ListAllInputs(*client,
-                    {.session_id = options.session_id, .subject = "", .include_content = true}));
-  InputsFile file{.model = session.session().model(),
-                  .memory_options = session.session().memory_options(),
-                  .vocab_ids = {}};
-  for (const v1::Input& input : inputs) {
-    if (std::binary_search(retained.begin(), retained.end(), input.token_id())) {
-      file.vocab_ids.push_back(input.vocab_id());
-    }
+  LETHE_ASSIGN_OR_RETURN(const v1::GetSessionResponse response, client->GetSession(request));
+  const v1::Session& session = response.session();
+  InputsFile file{
+      .model = session.model(), .memory_options = session.memory_options(), .vocab_ids = {}};
+  if (session.has_vector_options()) {
+    file.vectors = NoVectors(session.vector_options());
+    LETHE_RETURN_IF_ERROR(FetchVectors(*client, options, retained, &*file.vectors));
+  } else {
+    LETHE_RETURN_IF_ERROR(FetchTokens(*client, options, retained, &file.vocab_ids));
   }
-  if (file.vocab_ids.size() != retained.size()) {
-    return absl::DataLossError(
-        absl::StrCat("cannot replay: the session holds only ", file.vocab_ids.size(), " of the ",
-                     retained.size(),
-                     " inputs of this certificate (some were forgotten since, or it is "
-                     "another session's)"));
+  if (file.num_inputs() != retained.size()) {
+    return absl::DataLossError(absl::StrCat(
+        "cannot replay: the session holds only ", file.num_inputs(), " of the ", retained.size(),
+        " inputs of this certificate (some were forgotten since, or it is "
+        "another session's)"));
   }
   return file;
 }
@@ -147,8 +185,8 @@ absl::StatusOr<InputsFile> FetchInputs(Context& context, const ReplayOptions& op
 absl::StatusOr<InputsFile> ReadInputs(const ReplayOptions& options, size_t num_retained) {
   LETHE_ASSIGN_OR_RETURN(const std::string json, ReadFile(options.inputs_path));
   LETHE_ASSIGN_OR_RETURN(InputsFile file, ParseInputsFile(json));
-  if (file.vocab_ids.size() != num_retained) {
-    return absl::DataLossError(absl::StrCat("the inputs file holds ", file.vocab_ids.size(),
+  if (file.num_inputs() != num_retained) {
+    return absl::DataLossError(absl::StrCat("the inputs file holds ", file.num_inputs(),
                                             " inputs, the certificate speaks of ", num_retained));
   }
   return file;
@@ -167,7 +205,7 @@ absl::StatusOr<ReplayResult> RunReplay(Context& context, const ReplayOptions& op
   }
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Client> fresh, Client::Connect(connect));
   return RebuildDigest(*fresh, inputs, [&](size_t num_done) {
-    progress.Update(absl::StrCat(num_done, " of ", inputs.vocab_ids.size(), " inputs"));
+    progress.Update(absl::StrCat(num_done, " of ", inputs.num_inputs(), " inputs"));
   });
 }
 
@@ -178,6 +216,7 @@ absl::Status Replay(Context& context, const ReplayOptions& options) {
                          options.inputs_path.empty()
                              ? FetchInputs(context, options, claim.opening.retained)
                              : ReadInputs(options, claim.opening.retained.size()));
+  LETHE_RETURN_IF_ERROR(CheckPlace(options, inputs));
   LETHE_ASSIGN_OR_RETURN(const ReplayResult result, RunReplay(context, options, inputs));
   LETHE_RETURN_IF_ERROR(CompareReplay(claim, result));
   const std::string digest = FormatHex(absl::string_view(
@@ -194,7 +233,7 @@ absl::Status Replay(Context& context, const ReplayOptions& options) {
                 << " has the certified state, byte for byte.\n";
   FieldTable table;
   table.Add("state digest", digest);
-  table.Add("model", result.model.name());
+  table.Add("model", inputs.vectors ? "none (vector session)" : result.model);
   table.Add("signature", options.trust_path.empty()
                              ? "not checked here (give --trust, or run lethe verify)"
                              : "checked against the trust file");
@@ -213,8 +252,10 @@ void AddReplayCommand(CLI::App& app, Context& context) {
                       "Read them from this file instead (lethe session inputs --export)");
   command->add_option("--certificate", options->certificate, "Directory of the certificate")
       ->required();
-  command->add_option("--model", options->model_directory,
-                      "Model directory; a private lethe-server is started on it");
+  command->add_option(
+      "--model", options->model_directory,
+      "Model directory; a private lethe-server is started on it. Of a vector session "
+      "leave it out: the private server needs none");
   command->add_option("--fresh-server", options->fresh_server,
                       "Use this server for the replay instead, HOST:PORT");
   command->add_option("--trust", options->trust_path,

@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/report.h"
+#include "client/commands/vector_calls.h"
 
 #include "audit/certificate/commitment.h"
+#include "audit/crypto/sha256.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {
@@ -33,10 +35,22 @@ absl::Status Append(Client& fresh, const std::string& session_id, const InputsFi
   return absl::OkStatus();
 }
 
+absl::Status AppendVectors(Client& fresh, const std::string& session_id, const VectorRows& rows,
+                           const ReplayProgress& progress) {
+  v1::AppendVectorsRequest request;
+  request.set_session_id(session_id);
+  v1::AppendVectorsResponse appended;
+  return AppendRows(
+      fresh, request, rows,
+      [&progress](int64_t num_done) { progress(static_cast<size_t>(num_done)); }, &appended);
+}
+
 absl::StatusOr<ReplayResult> AppendAndDigest(Client& fresh, const std::string& session_id,
                                              const InputsFile& inputs,
                                              const ReplayProgress& progress) {
-  LETHE_RETURN_IF_ERROR(Append(fresh, session_id, inputs, progress));
+  LETHE_RETURN_IF_ERROR(inputs.vectors
+                            ? AppendVectors(fresh, session_id, inputs.vectors->rows, progress)
+                            : Append(fresh, session_id, inputs, progress));
   v1::GetStateDigestRequest request;
   request.set_session_id(session_id);
   request.set_include_parts(true);
@@ -47,49 +61,70 @@ absl::StatusOr<ReplayResult> AppendAndDigest(Client& fresh, const std::string& s
   return result;
 }
 
-}  // namespace
-
-absl::StatusOr<ReplayResult> RebuildDigest(Client& fresh, const InputsFile& inputs,
-                                           const ReplayProgress& progress) {
+absl::StatusOr<v1::Session> CreateOnModel(Client& fresh, const InputsFile& inputs) {
   LETHE_ASSIGN_OR_RETURN(const v1::ListModelsResponse models,
                          fresh.ListModels(v1::ListModelsRequest()));
   // A model directory may carry another name than the model had on the certifying server; what must
   // agree is its digest, which CompareReplay checks.
-  v1::Model model;
+  v1::CreateSessionRequest create;
   for (const v1::Model& candidate : models.models()) {
     if (models.models_size() == 1 || candidate.name() == inputs.model) {
-      model = candidate;
+      create.set_model(candidate.name());
     }
   }
-  v1::CreateSessionRequest create;
-  create.set_model(model.name());
   *create.mutable_memory_options() = inputs.memory_options;
   LETHE_ASSIGN_OR_RETURN(const v1::CreateSessionResponse created, fresh.CreateSession(create));
-  const std::string session_id = created.session().session_id();
-  absl::StatusOr<ReplayResult> result = AppendAndDigest(fresh, session_id, inputs, progress);
+  return created.session();
+}
+
+absl::StatusOr<v1::Session> CreateForVectors(Client& fresh, const v1::VectorOptions& options) {
+  v1::CreateVectorSessionRequest create;
+  *create.mutable_options() = options;
+  LETHE_ASSIGN_OR_RETURN(const v1::CreateVectorSessionResponse created,
+                         fresh.CreateVectorSession(create));
+  return created.session();
+}
+
+// Whether the replayed state's part of this name has these bytes.
+bool PartIs(const DigestFile& digest, absl::string_view name, absl::string_view bytes) {
+  const audit::Sha256Digest hash = audit::Sha256Of(bytes);
+  return std::any_of(digest.parts.begin(), digest.parts.end(), [&](const audit::StatePart& part) {
+    return part.name == name && part.hash == hash;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<ReplayResult> RebuildDigest(Client& fresh, const InputsFile& inputs,
+                                           const ReplayProgress& progress) {
+  LETHE_ASSIGN_OR_RETURN(const v1::Session session,
+                         inputs.vectors ? CreateForVectors(fresh, inputs.vectors->options)
+                                        : CreateOnModel(fresh, inputs));
+  absl::StatusOr<ReplayResult> result =
+      AppendAndDigest(fresh, session.session_id(), inputs, progress);
   v1::DeleteSessionRequest remove;
-  remove.set_session_id(session_id);
+  remove.set_session_id(session.session_id());
   const absl::Status deleted = fresh.DeleteSession(remove).status();
   LETHE_RETURN_IF_ERROR(result.status());
   LETHE_RETURN_IF_ERROR(deleted);
-  result->model = model;
+  result->model = session.model();
   return result;
 }
 
 absl::Status CompareReplay(const ReplayClaim& claim, const ReplayResult& replay) {
   const audit::EngineIdentity& engine = claim.statement.engine;
-  if (AsText(engine.model_digest) != absl::string_view(replay.model.model_digest())) {
+  if (!PartIs(replay.digest, "model", AsText(engine.model_digest))) {
     return absl::DataLossError(
-        absl::StrCat("replay used another model than the certificate names (model digest ",
-                     FormatHex(replay.model.model_digest()), ", want ",
+        absl::StrCat("replay used another model, or other parameters of a vector session, than the "
+                     "certificate names (want model digest ",
                      FormatHex(AsText(engine.model_digest)), ")"));
   }
-  if (engine.device_kind != replay.model.device_kind()) {
-    return absl::DataLossError(absl::StrCat("replay ran on device kind ",
-                                            replay.model.device_kind(), ", the certificate names ",
-                                            engine.device_kind));
+  if (!PartIs(replay.digest, "device", engine.device_kind)) {
+    return absl::DataLossError(
+        absl::StrCat("replay ran on another device kind than the certificate names (want ",
+                     engine.device_kind, ")"));
   }
-  if (AsText(engine.numerics_id) != absl::string_view(replay.model.numerics_id())) {
+  if (!PartIs(replay.digest, "numerics", AsText(engine.numerics_id))) {
     return absl::DataLossError(
         "this build computes with another numerics id than the certificate names: its digests "
         "cannot be compared");

@@ -38,7 +38,7 @@ struct ReplayClaim {
 
 struct ReplayResult {
   DigestFile digest;
-  v1::Model model;
+  std::string model;  // its name; "": a vector session
   int64_t num_inputs = 0;
 };
 

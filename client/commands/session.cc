@@ -8,6 +8,7 @@
 #include "client/commands/option_checks.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
+#include "client/commands/vector_text.h"
 #include "google/protobuf/util/time_util.h"
 
 #include "kernels/base/status_macros.h"
@@ -41,6 +42,10 @@ std::string DescribeOptions(const v1::MemoryOptions& options) {
   return text.empty() ? "the model's own" : text.substr(0, text.size() - 1);
 }
 
+std::string ModelText(const v1::Session& session) {
+  return session.has_vector_options() ? "none (vector session)" : session.model();
+}
+
 void PrintSession(Context& context, const v1::Session& session) {
   if (context.json()) {
     context.PrintJson(MessageToJson(session));
@@ -51,15 +56,25 @@ void PrintSession(Context& context, const v1::Session& session) {
   if (!session.display_name().empty()) {
     table.Add("name", session.display_name());
   }
-  table.Add("model", session.model());
-  table.Add("memory options", DescribeOptions(session.memory_options()));
+  const bool has_vectors = session.has_vector_options();
+  table.Add("model", ModelText(session));
+  if (has_vectors) {
+    AddVectorFields(session.vector_options(), &table);
+  } else {
+    table.Add("memory options", DescribeOptions(session.memory_options()));
+  }
   table.Add("inputs retained", absl::StrCat(session.num_inputs()));
   table.Add("inputs forgotten", absl::StrCat(session.num_forgotten()));
   table.Add("support vectors", absl::StrCat(session.num_support_vectors()));
   table.Add("state", FormatByteCount(session.state_bytes()));
-  table.Add("snapshots", absl::StrCat(session.num_snapshots(), " (",
-                                      FormatByteCount(session.snapshot_bytes()), ")"));
-  table.Add("stored inputs", FormatByteCount(session.stored_input_bytes()));
+  if (has_vectors) {
+    table.Add("epoch", absl::StrCat(session.epoch()));
+    table.Add("slow solves", absl::StrCat(session.num_slow_solves()));
+  } else {
+    table.Add("snapshots", absl::StrCat(session.num_snapshots(), " (",
+                                        FormatByteCount(session.snapshot_bytes()), ")"));
+    table.Add("stored inputs", FormatByteCount(session.stored_input_bytes()));
+  }
   table.Add("newest audit record",
             session.audit_seq() == 0 ? "none" : absl::StrCat("seq ", session.audit_seq()));
   table.Add("created", google::protobuf::util::TimeUtil::ToString(session.create_time()));
@@ -117,12 +132,13 @@ absl::Status List(Context& context) {
     return absl::OkStatus();
   }
   if (all.sessions().empty()) {
-    context.out() << "No sessions. Make one with: lethe session create\n" << std::flush;
+    context.out() << "No sessions. Make one with: lethe session create (or lethe vectors create)\n"
+                  << std::flush;
     return absl::OkStatus();
   }
   RowTable table({"session", "model", "inputs", "forgotten", "state", "created", "name"});
   for (const v1::Session& session : all.sessions()) {
-    table.Add({session.session_id(), session.model(), absl::StrCat(session.num_inputs()),
+    table.Add({session.session_id(), ModelText(session), absl::StrCat(session.num_inputs()),
                absl::StrCat(session.num_forgotten()), FormatByteCount(session.state_bytes()),
                google::protobuf::util::TimeUtil::ToString(session.create_time()),
                session.display_name()});

@@ -1,10 +1,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "kernels/base/status_macros.h"
 #include "lethe/v1/memory.grpc.pb.h"
 #include "server/certification/partition.h"
 #include "server/certification/selection.h"
+#include "server/error/error_info.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
@@ -15,6 +18,15 @@
 
 namespace lethe {
 namespace {
+
+// 64 MiB of an answer, however wide the values.
+constexpr int64_t kReadoutNumbersMax = int64_t{1} << 23;
+
+absl::Status CheckNumReads(const v1::Matrix& queries, int64_t value_dim) {
+  if (queries.num_rows() * value_dim <= kReadoutNumbersMax) return absl::OkStatus();
+  return InvalidFieldError("queries.num_rows", absl::StrCat("1 to ", kReadoutNumbersMax / value_dim,
+                                                            " for values of this width"));
+}
 
 // The vector session of a syntactically valid id.
 absl::StatusOr<std::shared_ptr<SessionEntry>> FindVectors(const ServerCore& core,
@@ -57,6 +69,9 @@ class MemoryService final : public v1::MemoryService::Service {
       if (options.value_dim > 0 || request->has_values()) {
         LETHE_ASSIGN_OR_RETURN(command.values,
                                ReadMatrix("values", request->values(), options.value_dim));
+        LETHE_RETURN_IF_ERROR(CheckIntegerRange("values.num_rows", request->values().num_rows(),
+                                                request->keys().num_rows(),
+                                                request->keys().num_rows()));
       }
       LETHE_RETURN_IF_ERROR(CheckLabel("subject", request->subject()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
@@ -77,6 +92,7 @@ class MemoryService final : public v1::MemoryService::Service {
       const VectorOptions& options = *entry->vector_options;
       LETHE_ASSIGN_OR_RETURN(const absl::Span<const double> queries,
                              ReadMatrix("queries", request->queries(), options.params.key_dim));
+      LETHE_RETURN_IF_ERROR(CheckNumReads(request->queries(), options.value_dim));
       LETHE_ASSIGN_OR_RETURN(const VectorReads reads,
                              ReadVectors(queries, call, &core_->scheduler, entry));
       response->mutable_decisions()->Add(reads.decisions.begin(), reads.decisions.end());

@@ -5,6 +5,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
 #include "server/rpc/validation.h"
+#include "server/vector_session/vector_rows.h"
 
 namespace lethe {
 namespace {
@@ -30,10 +31,13 @@ absl::StatusOr<double> ReadBoxMass(const v1::VectorOptions& message) {
       }
       return mass;
     }
+    case v1::VectorOptions::kBoxMass:
+      LETHE_RETURN_IF_ERROR(CheckRange("options.box_mass", message.box_mass(), 1.0, kBoxMassMax));
+      return message.box_mass();
     case v1::VectorOptions::BOX_NOT_SET:
       break;
   }
-  return InvalidFieldError("options.box", "one of c and nu");
+  return InvalidFieldError("options.box", "one of c, nu and box_mass");
 }
 
 }  // namespace
@@ -48,8 +52,13 @@ absl::StatusOr<absl::Span<const double>> ReadMatrix(absl::string_view field,
   if (matrix.values_size() != matrix.num_rows() * num_columns) {
     return InvalidFieldError(absl::StrCat(field, ".values"), "num_rows x num_columns numbers");
   }
-  return absl::Span<const double>(matrix.values().data(),
-                                  static_cast<size_t>(matrix.values_size()));
+  const absl::Span<const double> numbers(matrix.values().data(),
+                                         static_cast<size_t>(matrix.values_size()));
+  if (!numbers.empty() && !CheckVectorRows(field, numbers, num_columns).ok()) {
+    return InvalidFieldError(absl::StrCat(field, ".values"),
+                             "finite numbers of at most 2^400 in magnitude");
+  }
+  return numbers;
 }
 
 void SetMatrix(absl::Span<const double> numbers, int64_t num_columns, v1::Matrix* matrix) {
@@ -77,7 +86,6 @@ void SetVectorOptions(const VectorOptions& options, v1::VectorOptions* message) 
   message->set_key_dim(static_cast<int32_t>(options.params.key_dim));
   message->set_value_dim(static_cast<int32_t>(options.value_dim));
   message->set_sigma(options.params.sigma);
-  message->set_c(1.0 / options.params.box_mass);
   message->set_ridge(options.params.ridge);
   message->set_selection(options.selection);
   message->set_box_mass(options.params.box_mass);

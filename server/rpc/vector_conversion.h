@@ -23,7 +23,7 @@
 
 namespace lethe {
 
-// The numbers of a matrix of `num_columns` columns and 1 to 65,536 rows.
+// The numbers of a matrix of `num_columns` columns and 1 to 65,536 rows, finite and at most 2^400 in magnitude.
 absl::StatusOr<absl::Span<const double>> ReadMatrix(absl::string_view field,
                                                     const v1::Matrix& matrix, int64_t num_columns);
 void SetMatrix(absl::Span<const double> numbers, int64_t num_columns, v1::Matrix* matrix);

@@ -15,6 +15,11 @@ absl::Status ModelSet::Add(std::shared_ptr<const Model> model) {
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> ModelSet::Find(const std::string& name) const {
+  if (models_.empty()) {
+    return WithErrorInfo(absl::FailedPreconditionError(
+                             "model: this server has none (--no-model): it serves vector sessions"),
+                         {"NO_MODEL", {{"field", "model"}}});
+  }
   if (name.empty()) {
     if (models_.size() == 1) return models_.begin()->second;
     return InvalidFieldError("model", "a name of ListModels (this server has several models)");

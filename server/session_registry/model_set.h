@@ -5,7 +5,8 @@
 // Units:     none.
 // Requires:  none.
 // Rejects:   Add: ALREADY_EXISTS for a second model of one name. Find: NOT_FOUND, reason
-//            MODEL_NOT_FOUND; INVALID_ARGUMENT for an empty name when there are several models.
+//            MODEL_NOT_FOUND; INVALID_ARGUMENT for an empty name when there are several models;
+//            FAILED_PRECONDITION, reason NO_MODEL, when there is none.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   safe when const.

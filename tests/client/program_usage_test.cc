@@ -45,6 +45,13 @@ TEST(ProgramUsageTest, HelpOfEveryCommandHasAnExample) {
                                              {"models", "get"},
                                              {"models", "tokenize"},
                                              {"models", "detokenize"},
+                                             {"vectors"},
+                                             {"vectors", "create"},
+                                             {"vectors", "append"},
+                                             {"vectors", "read"},
+                                             {"vectors", "list"},
+                                             {"vectors", "evict"},
+                                             {"sigma"},
                                              {"digest"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
@@ -88,7 +95,16 @@ TEST(ProgramUsageTest, LocalErrorsAreTwoBeforeAnyCall) {
            {"certify", "s", "--out", "d", "--nonce", "zz"},
            {"replay", "--certificate", "d", "--model", "m"},
            {"replay", "s", "--certificate", "d"},
-           {"session", "inputs", "s", "--export", "f", "--subject", "x"}}) {
+           {"session", "inputs", "s", "--export", "f", "--subject", "x"},
+           {"vectors", "create", "--key-dim", "2", "--sigma", "1"},
+           {"vectors", "create", "--key-dim", "2", "--sigma", "1", "--reference-size", "9"},
+           {"vectors", "create", "--key-dim", "0", "--sigma", "1", "--c", "1"},
+           {"vectors", "create", "--key-dim", "65537", "--sigma", "1", "--c", "1"},
+           {"vectors", "append", "s", "/no/such/file"},
+           {"vectors", "append", "s", "-", "--values", ""},
+           {"vectors", "evict", "s", "--out", "d", "--nonce", "zz"},
+           {"sigma", "-", "--rows", "1"},
+           {"sigma", "/no/such/file"}}) {
     std::vector<std::string> line = arguments;
     line.push_back(kNowhere);
     const ProgramRun run = RunLethe(line);

@@ -2,6 +2,11 @@
 // Method: messages of each kind against the expected JSON text.
 #include "client/commands/proto_json.h"
 
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "client/commands/digest_file.h"
 #include "client/inputs_file.h"
 #include "gmock/gmock.h"
@@ -54,6 +59,44 @@ TEST(InputsFileTest, ReadsBackWhatItWrote) {
   EXPECT_EQ(read.memory_options.sv_ridge(), 0.1);
   EXPECT_EQ(read.memory_options.ovq_slots(), 64);
   EXPECT_FALSE(read.memory_options.has_sv_sigma());
+}
+
+TEST(InputsFileTest, ReadsBackVectorsBitForBit) {
+  VectorInputs vectors;
+  vectors.options.set_key_dim(2);
+  vectors.options.set_value_dim(1);
+  vectors.options.set_sigma(0.1);
+  vectors.options.set_box_mass(409.6);
+  vectors.options.set_ridge(0x1.0p-11);
+  vectors.rows.keys = {
+      .num_rows = 2, .num_columns = 2, .values = {0.1, -0.0, 5e-324, 0x1.fffffffffffffp399}};
+  vectors.rows.values = {.num_rows = 2, .num_columns = 1, .values = {1.0 / 3.0, -2e10}};
+  InputsFile file;
+  file.vectors = vectors;
+  ASSERT_OK_AND_ASSIGN(const InputsFile read, ParseInputsFile(WriteInputsFile(file)));
+  ASSERT_TRUE(read.vectors.has_value());
+  EXPECT_EQ(read.num_inputs(), 2u);
+  EXPECT_EQ(read.vectors->options.SerializeAsString(), vectors.options.SerializeAsString());
+  EXPECT_EQ(read.vectors->rows.keys.values, vectors.rows.keys.values);
+  EXPECT_TRUE(std::signbit(read.vectors->rows.keys.values[1]));
+  EXPECT_EQ(read.vectors->rows.values.values, vectors.rows.values.values);
+}
+
+TEST(InputsFileTest, RefusesOtherVectors) {
+  const std::string head = R"({"format":"https://lethe.dev/inputs/v1","vector_options":)";
+  const std::string options = R"({"key_dim":2,"value_dim":1,"sigma":1})";
+  for (const auto& [rest, field] : std::vector<std::pair<std::string, std::string>>{
+           {"7}", "vector_options: want an object"},
+           {R"({"key_dim":"2"}})", "vector_options: want only key_dim"},
+           {R"({"key_dim":0}})", "vector_options: want key_dim"},
+           {options + "}", "keys: want a list of rows of 2 numbers"},
+           {options + R"(,"keys":[[1]]})", "keys: want"},
+           {options + R"(,"keys":[[1,"x"]]})", "keys: want"},
+           {options + R"(,"keys":[[1,2]],"values":[]})", "values: want as many rows as keys"},
+           {options + R"(,"keys":[[1,2]],"values":[[1,2]]})", "values: want a list of rows"}}) {
+    EXPECT_THAT(ParseInputsFile(head + rest), StatusIs(absl::StatusCode::kInvalidArgument, field))
+        << rest;
+  }
 }
 
 TEST(InputsFileTest, RefusesOtherFiles) {

@@ -1,9 +1,6 @@
 // Goal: the commands against a real server: output forms, exit codes, certificate files, verification,
 //   replay, and refusals that say the field and the range but no content.
 // Method: lethe-server's parts in this process on a free port, with a small synthetic model.
-#include <filesystem>
-#include <fstream>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +10,7 @@
 #include "client/commands/replay_check.h"
 #include "gmock/gmock.h"
 
-#include "server/model/synthetic_model.h"
-#include "server/rpc/rpc_server.h"
-#include "server/store/data_directory.h"
-#include "tests/client/program_run.h"
+#include "tests/client/story_server.h"
 #include "tests/testing/status_matchers.h"
 
 namespace lethe::client {
@@ -25,75 +19,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kConfig[] = R"({
-  "format": "lethe-model/1", "name": "test-model", "tokenizer": "bytes", "vocab_size": 256,
-  "end_of_text": 0, "width": 32, "max_tokens": 4096, "norm_eps": 1e-6,
-  "layers": [
-    {"type": "local", "heads": 2, "head_dim": 16, "window": 8, "conv_width": 2, "mlp_width": 32,
-     "alibi_slopes": [0.05, 0.05]},
-    {"type": "memory", "conv_width": 2, "groups": [
-      {"kind": "sv", "heads": 1, "key_dim": 8, "value_dim": 8, "sigma": 1.0, "box_mass": 16,
-       "ridge": 0.00048828125},
-      {"kind": "ovq", "heads": 1, "key_dim": 8, "value_dim": 8, "slots": 32}]},
-    {"type": "mlp", "mlp_width": 32}]})";
-
-// A server with its data directory.
-class TestServer {
- public:
-  explicit TestServer(const std::string& directory, uint64_t model_seed = 1)
-      : core_(/*compute_threads=*/1, /*max_sessions=*/16) {
-    auto data = DataDirectory::Open(directory, "lethe.dev/audit/test");
-    EXPECT_OK(data.status());
-    data_ = *std::move(data);
-    core_.trail = {data_->log(), data_->recorder(), {}, "lethe test"};
-    core_.record_spki = data_->record_spki();
-    const auto config = ParseModelConfig(kConfig);
-    EXPECT_OK(config.status());
-    auto model = Model::Create(*config, SyntheticTensors(*config, model_seed));
-    EXPECT_OK(model.status());
-    EXPECT_OK(core_.models.Add(*std::move(model)));
-    auto server = RpcServer::Start(&core_, {.listen_address = "127.0.0.1:0"});
-    EXPECT_OK(server.status());
-    server_ = *std::move(server);
-  }
-
-  const std::string& address() const { return server_->address(); }
-  const std::string& trust_path() const { return data_->trust_path(); }
-
- private:
-  ServerCore core_;
-  std::unique_ptr<DataDirectory> data_;
-  std::unique_ptr<RpcServer> server_;
-};
-
-class ServerStoryTest : public ::testing::Test {
+class ServerStoryTest : public StoryTest {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "lethe-story-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    server_ = std::make_unique<TestServer>(directory_ + "/data");
-  }
-
-  void TearDown() override {
-    server_.reset();
-    std::filesystem::remove_all(directory_);
-  }
-
-  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
-
-  ProgramRun Run(std::vector<std::string> arguments, const std::string& input = "") {
-    arguments.insert(arguments.begin(), {"--server", server_->address()});
-    return RunLethe(arguments, input);
-  }
-
-  Json RunJson(std::vector<std::string> arguments) {
-    arguments.push_back("--json");
-    const ProgramRun run = Run(arguments);
-    EXPECT_EQ(run.exit_code, kExitDone) << run.err;
-    return Json::parse(run.out, nullptr, false);
-  }
-
   std::string CreateSession() {
     std::string id = Run({"session", "create", "--id-only"}).out;
     EXPECT_FALSE(id.empty());
@@ -108,9 +35,6 @@ class ServerStoryTest : public ::testing::Test {
   }
 
   std::string Digest(const std::string& session) { return Run({"session", "digest", session}).out; }
-
-  std::string directory_;
-  std::unique_ptr<TestServer> server_;
 };
 
 std::string LongText(size_t num_bytes) {

@@ -78,6 +78,8 @@ TEST(CorpusReplayTest, Svdd) {
   const bool is_long = everything != nullptr && std::string(everything) == "1";
   Replay("svdd", FuzzSvdd, is_long ? 10 * kMutationsPerSeed : kMutationsPerSeed / 10);
 }
+TEST(CorpusReplayTest, VectorText) { Replay("vector_text", FuzzVectorText); }
+TEST(CorpusReplayTest, Npy) { Replay("npy", FuzzNpy); }
 
 }  // namespace
 }  // namespace lethe::fuzz

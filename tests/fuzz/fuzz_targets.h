@@ -1,9 +1,9 @@
-// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle: one parser of outside bytes each.
-// FuzzSvdd: operations on the support-vector solver.
+// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle, FuzzVectorText, FuzzNpy: one parser of
+// outside bytes each. FuzzSvdd: operations on the support-vector solver.
 //
-// A parser's target aborts (LETHE_CHECK) when an accepted input does not survive being written and read
-// again, the solver's when its ways end in different bits. With LETHE_FUZZ each file is a libFuzzer program; without it corpus_replay_test runs them
-// on the seeds.
+// A parser's target aborts (LETHE_CHECK) when an accepted input does not survive being written and
+// read again, the solver's when its ways end in different bits. With LETHE_FUZZ each file is a
+// libFuzzer program; without it corpus_replay_test runs them on the seeds.
 // Threads: safe.
 #ifndef LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_
 #define LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_
@@ -21,6 +21,8 @@ void FuzzDsse(absl::string_view bytes);
 void FuzzStatement(absl::string_view bytes);
 void FuzzBundle(absl::string_view bytes);
 void FuzzSvdd(absl::string_view input);
+void FuzzVectorText(absl::string_view bytes);
+void FuzzNpy(absl::string_view bytes);
 
 }  // namespace lethe::fuzz
 

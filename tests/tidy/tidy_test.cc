@@ -101,6 +101,7 @@ TEST(TidyTest, LayersHold) {
       {"server", {"kernels", "memory", "audit", "server", "lethe/v1"}},
       {"client", {"kernels/base", "audit", "client", "lethe/v1"}},
       {"paper", {"kernels", "memory", "audit", "server/model", "paper"}},
+      {"examples", {"kernels/base", "client"}},
   };
   const std::set<std::string> ours = {"kernels", "memory", "audit", "server",
                                       "client",  "lethe",  "paper", "tests"};
