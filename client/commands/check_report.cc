@@ -139,7 +139,9 @@ void PrintMemories(Context& context, const audit::Statement& statement) {
                bound(bounds, &audit::DeviationBounds::decision),
                memory.partition_proved ? bound(bounds, &audit::DeviationBounds::readout)
                                        : std::string("-"),
-               memory.partition_proved ? "proved" : "not proved"});
+               !bounds                   ? "-"
+               : memory.partition_proved ? "proved"
+                                         : "not proved"});
   }
   table.Print(context.out());
   if (num_not_uniform > 0) {
