@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kBlock = 512;  // columns
 
 // Support keys that leave by one homotopy: each of them moves the margin set on its way.
-constexpr size_t kManySupport = 8;
+constexpr std::ptrdiff_t kManySupport = 8;
 
 size_t At(int64_t index) { return static_cast<size_t>(index); }
 
@@ -61,12 +61,20 @@ bool IncrementalSolver::MarginsHold(int64_t num_keys) const {
 
 const Solution& IncrementalSolver::solution() {
   if (rho_is_due_) {
-    CanonicalSolver solver(params_);
-    LETHE_CHECK(solver.Append(keys()).ok() && solver.Solve().ok());
-    solution_ = solver.solution();
+    if (!row_sums_.has_value()) row_sums_.emplace(params_);
+    const std::vector<double> all = keys();
+    const auto summed = At(row_sums_->num_keys() * params_.key_dim);
+    LETHE_CHECK(row_sums_->Append(absl::MakeConstSpan(all).subspan(summed)).ok() &&
+                row_sums_->Solve().ok());
+    solution_ = row_sums_->solution();
     rho_is_due_ = false;
   }
   return solution_;
+}
+
+void IncrementalSolver::DropRowSums() {
+  if (row_sums_.has_value()) row_sums_->Truncate(0, Solution());  // overwrites
+  row_sums_.reset();
 }
 
 size_t IncrementalSolver::state_bytes() const {
@@ -74,7 +82,8 @@ size_t IncrementalSolver::state_bytes() const {
          (held_.capacity() + weights_.capacity() + a_.capacity() + gradient_.capacity() +
           solution_.a.capacity()) *
              sizeof(double) +
-         classes_.capacity() + solution_.classes.capacity();
+         classes_.capacity() + solution_.classes.capacity() +
+         (row_sums_.has_value() ? row_sums_->state_bytes() : 0);
 }
 
 absl::Status IncrementalSolver::Add(absl::Span<const double> key) {
@@ -296,6 +305,7 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
     }
   }
   if (ranks.empty()) return absl::OkStatus();
+  DropRowSums();
   const int64_t left = gram_.num_keys() - static_cast<int64_t>(ranks.size());
   if (IsSaturated(left)) {
     Erase(ranks);
@@ -362,6 +372,7 @@ void IncrementalSolver::LeaveByProposal(absl::Span<const int64_t> ranks) {
 
 void IncrementalSolver::Conclude(Start* proposal) {
   rho_is_due_ = false;
+  DropRowSums();
   ++counters_.solves;
   const int64_t n = gram_.num_keys();
   const double threshold = MarginThreshold(params_, n);

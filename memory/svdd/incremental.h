@@ -35,12 +35,14 @@
 //            number. After more than 20 n + 200 events the proposal is dropped. D distinct keys, s of
 //            them in the margin set, e in the error set: Add of a key that falls inside O((s + e) d +
 //            log D), Remove of a reserve key O(n), others O(n + events D s + D s + s (s + e)); for n
-//            <= M O(n), and O(n D d) at the next solution(). Memory as GramCache.
+//            <= M O(n), and at the next solution() O(n d) for each key added since the last, all of
+//            them after a removal. Memory as GramCache.
 // Threads:   compatible.
 #ifndef LETHE_MEMORY_SVDD_INCREMENTAL_H_
 #define LETHE_MEMORY_SVDD_INCREMENTAL_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -115,6 +117,7 @@ class IncrementalSolver {
   bool MarginsHold(int64_t num_keys) const;
   // All keys a = 1; nothing is held.
   void Saturate();
+  void DropRowSums();
   // The sums of groups appended since.
   void HoldNewGroups();
   // The held totals of these groups.
@@ -171,7 +174,9 @@ class IncrementalSolver {
   GramCache gram_;
   CholeskyFactor factor_;
   Solution solution_;
-  bool rho_is_due_ = false;   // n <= M
+  bool rho_is_due_ = false;  // n <= M
+  // For n <= M: holds the sums that rho is read off, of the keys up to the last solution().
+  std::optional<CanonicalSolver> row_sums_;
   KernelSums sums_;           // of held_, per group of gram_; empty for n <= M
   std::vector<double> held_;  // totals
   Counters counters_;

@@ -166,6 +166,24 @@ TEST(SvddIncrementalTest, CrossesTheMassBothWays) {
   }
 }
 
+TEST(SvddIncrementalTest, BelowTheMassRhoIsThatOfAFreshSolveWheneverItIsAskedFor) {
+  std::mt19937_64 random(8);
+  const int64_t dim = 3;
+  const Params params = MakeParamsOrDie(1.2, 60.0, 0x1.0p-11, dim);
+  IncrementalSolver solver(params);
+  for (int operation = 0; operation < 80; ++operation) {
+    const int64_t n = solver.num_keys();
+    if (n < 10 || random() % 3 != 0) {
+      ASSERT_OK(solver.AddSeveral(
+          MakeKeys(KeyKind::kDuplicates, 1 + static_cast<int64_t>(random() % 3), dim, &random)));
+    } else {
+      ASSERT_OK(solver.RemoveSeveral(RandomRanks(2, n, &random)));
+    }
+    if (random() % 2 == 0) ExpectRetrained(params, &solver);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(SvddIncrementalTest, BadRanksAndKeysChangeNothing) {
   const Params params = MakeParamsOrDie(1.0, 2.0, 0x1.0p-11, 1);
   IncrementalSolver solver(params);

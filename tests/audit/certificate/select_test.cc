@@ -105,8 +105,9 @@ class SelectTest : public ::testing::Test {
     draft.nonce = kTestNonce;
     draft.request_id = "request-1";
     draft.issued_at = "2026-11-30T12:34:56Z";
-    draft.engine = {Sha256Of("binary"), "lethe test build", Sha256Of("config"),
-                    "lethe-canonical-v2", "cpu", ModelOf(head_), Sha256Of("numerics")};
+    draft.engine = {
+        Sha256Of("binary"), "lethe test build",  Sha256Of("config"), "lethe-canonical-v2", "cpu",
+        ModelOf(head_),     Sha256Of("numerics")};
     return draft;
   }
 
@@ -145,7 +146,8 @@ class SelectTest : public ::testing::Test {
 
   // "" when the two records verify as a sequence, else the first check that failed.
   std::string FirstFailure(const CertificateFiles& certify, const CertificateFiles& select) {
-    const SequenceReport report = VerifySequence({certify, select}, keys_.Trust(kTestOrigin).value());
+    const SequenceReport report =
+        VerifySequence({certify, select}, keys_.Trust(kTestOrigin).value());
     for (const Check& check : report.checks) {
       if (check.result != CheckResult::kOk) return check.name;
     }
