@@ -312,19 +312,15 @@ absl::Status IncrementalSolver::RemoveSeveral(absl::Span<const int64_t> ranks) {
     Saturate();
     return absl::OkStatus();
   }
-  const auto in_reserve = [&](int64_t rank) {
-    return solution_.classes[At(rank)] == Partition::kReserve;
-  };
-  if (MarginsHold(left) && std::all_of(ranks.begin(), ranks.end(), in_reserve)) {
+  const auto num_support = std::count_if(ranks.begin(), ranks.end(), [&](int64_t rank) {
+    return solution_.classes[At(rank)] != Partition::kReserve;
+  });
+  if (MarginsHold(left) && num_support == 0) {
     LeaveReserve(ranks);
+  } else if (MarginsHold(left) && num_support > kManySupport) {
+    LeaveByProposal(ranks);
   } else {
-    const auto num_support = static_cast<size_t>(
-        std::count_if(ranks.begin(), ranks.end(), [&](int64_t rank) { return !in_reserve(rank); }));
-    if (num_support > kManySupport && MarginsHold(left)) {
-      LeaveByProposal(ranks);
-    } else {
-      LeaveBySweep(ranks);
-    }
+    LeaveBySweep(ranks);
   }
   const int64_t holes = gram_.groups().num_holes();
   if (holes > std::max<int64_t>(64, gram_.num_groups() / 8)) Compact();
