@@ -16,9 +16,15 @@
 namespace lethe {
 namespace {
 
-uint64_t ScopeHash(absl::string_view scope) {
+// Of the whole token: a position of a caller's own making would be a row that is not there.
+uint64_t Seal(absl::string_view scope, const PageToken& token) {
   static const auto* key = new audit::Secret32(audit::Secret32::Random());
-  const audit::Sha256Digest digest = audit::HmacSha256(key->bytes(), scope);
+  ByteWriter sealed;
+  sealed.String(scope);
+  sealed.U64(token.epoch);
+  sealed.U64(token.length);
+  sealed.U64(token.position);
+  const audit::Sha256Digest digest = audit::HmacSha256(key->bytes(), sealed.bytes());
   uint64_t hash = 0;
   std::memcpy(&hash, digest.data(), sizeof hash);
   return hash;
@@ -32,7 +38,7 @@ absl::Status BadToken() {
 
 std::string WritePageToken(absl::string_view scope, const PageToken& token) {
   ByteWriter writer;
-  writer.U64(ScopeHash(scope));
+  writer.U64(Seal(scope, token));
   writer.U64(token.epoch);
   writer.U64(token.length);
   writer.U64(token.position);
@@ -48,7 +54,7 @@ absl::StatusOr<PageToken> ParsePageToken(absl::string_view scope, absl::string_v
   for (uint64_t* field : {&hash, &token.epoch, &token.length, &token.position}) {
     LETHE_RETURN_IF_ERROR(reader.U64(field));
   }
-  if (hash != ScopeHash(scope)) return BadToken();
+  if (hash != Seal(scope, token)) return BadToken();
   return token;
 }
 
