@@ -62,14 +62,20 @@ bool IncrementalSolver::MarginsHold(int64_t num_keys) const {
 const Solution& IncrementalSolver::solution() {
   if (rho_is_due_) {
     if (!row_sums_.has_value()) row_sums_.emplace(params_);
-    const std::vector<double> all = keys();
+    std::vector<double> all = keys();
     const auto summed = At(row_sums_->num_keys() * params_.key_dim);
     LETHE_CHECK(row_sums_->Append(absl::MakeConstSpan(all).subspan(summed)).ok() &&
                 row_sums_->Solve().ok());
+    WipeFrom(&all, 0);
     solution_ = row_sums_->solution();
     rho_is_due_ = false;
   }
   return solution_;
+}
+
+void IncrementalSolver::WipeSolution() {
+  WipeFrom(&solution_.a, 0);
+  WipeFrom(&solution_.classes, 0);
 }
 
 void IncrementalSolver::DropRowSums() {
@@ -131,19 +137,20 @@ absl::Status IncrementalSolver::AddSeveral(absl::Span<const double> keys) {
   const double mass = Mass(params_, n);
   HoldNewGroups();
   const bool carries = MarginsHold(solution_.num_keys) && solution_.mass == mass;
-  ProposeFrom(carries ? Carry(gram_.groups(), solution_)
-                      : SampledStart(&gram_, mass, params_.ridge));
+  Start start =
+      carries ? Carry(gram_.groups(), solution_) : SampledStart(&gram_, mass, params_.ridge);
+  Conclude(ProposeFrom(&start) ? &start : nullptr);
   return absl::OkStatus();
 }
 
-void IncrementalSolver::ProposeFrom(Start start) {
-  const Support support = SupportOf(start, gram_.weights());
+bool IncrementalSolver::ProposeFrom(Start* start) {
+  const Support support = SupportOf(*start, gram_.weights());
   HoldOnly(support.indices, support.totals);
   const std::vector<double> sums = HeldValues();
   const bool settled = Propose(&gram_, Mass(params_, gram_.num_keys()), params_.ridge, &factor_,
-                               &start, GramCache::kPassBytes, &sums);
+                               start, GramCache::kPassBytes, &sums);
   if (!settled) ++counters_.pivot_failures;
-  Conclude(settled ? &start : nullptr);
+  return settled;
 }
 
 void IncrementalSolver::Saturate() {
@@ -152,6 +159,7 @@ void IncrementalSolver::Saturate() {
   factor_.Clear();
   if (gram_.groups().num_holes() > 0) gram_.Compact();
   gram_.KeepOnly({});
+  WipeSolution();
   solution_ = Solution();
   solution_.num_keys = gram_.num_keys();
   solution_.mass = Mass(params_, solution_.num_keys);
@@ -243,41 +251,6 @@ std::vector<double> IncrementalSolver::HeldValues() const {
   return values;
 }
 
-bool IncrementalSolver::JoinsReserve() {
-  const int64_t n = gram_.num_keys();
-  if (!MarginsHold(n)) return false;
-  const int64_t group = gram_.groups().GroupOf(n - 1);
-  if (held_[At(group)] != 0.0) return false;  // its equals are in S or E
-  double margin_copies = 0.0;
-  for (const Partition place : solution_.classes) {
-    margin_copies += place == Partition::kMargin ? 1.0 : 0.0;
-  }
-  const double error =
-      GradientError(sums_.Error(HeldTotals(HeldGroups())), solution_.mass, margin_copies);
-  const double lambda = solution_.mass * (1.0 - solution_.rho);
-  double margin = 2.0 * sums_.Value(At(group)) - lambda - error;
-  if (margin_copies == 0.0) margin *= 0.5;  // as canon.h: half the gap
-  if (margin < 2.0 * MarginThreshold(params_, n)) return false;
-  solution_.num_keys = n;
-  solution_.classes.push_back(Partition::kReserve);
-  solution_.a.push_back(0.0);
-  solution_.smallest_margin = std::min(solution_.smallest_margin, margin);
-  ++counters_.solves;
-  ++counters_.accepted;
-  return true;
-}
-
-void IncrementalSolver::LeaveReserve(absl::Span<const int64_t> ranks) {
-  Erase(ranks);
-  for (size_t k = ranks.size(); k-- > 0;) {
-    solution_.classes.erase(solution_.classes.begin() + ranks[k]);
-    solution_.a.erase(solution_.a.begin() + ranks[k]);
-  }
-  solution_.num_keys = gram_.num_keys();
-  ++counters_.solves;
-  ++counters_.accepted;
-}
-
 void IncrementalSolver::Erase(absl::Span<const int64_t> ranks) {
   for (size_t k = ranks.size(); k-- > 0;) {
     const int64_t group = gram_.groups().GroupOf(ranks[k]);
@@ -353,17 +326,19 @@ void IncrementalSolver::LeaveByProposal(absl::Span<const int64_t> ranks) {
     totals.push_back(weights_[At(copy.group)] * a_[At(copy.group)]);
   }
   Hold(groups, totals);
-  Start start{classes_, a_, lambda_};
-  Refill(
-      solution_.mass, weights_, [&] { return HeldValues(); }, &start);
   Erase(ranks);
-  const std::vector<int64_t> before = Compact();
-  Start compact;
-  for (const int64_t group : before) {
-    compact.classes.push_back(start.classes[At(group)]);
-    compact.a.push_back(start.a[At(group)]);
+  Start start;
+  for (const int64_t group : Compact()) {
+    start.classes.push_back(classes_[At(group)]);
+    start.a.push_back(a_[At(group)]);
   }
-  ProposeFrom(std::move(compact));
+  Refill(
+      solution_.mass, gram_.weights(), [&] { return HeldValues(); }, &start);
+  const bool settled = ProposeFrom(&start);
+  // Its row order and its roundings come from a margin set that knew what left.
+  factor_.Clear();
+  gram_.OverwriteBuffers();
+  Conclude(settled ? &start : nullptr);
 }
 
 void IncrementalSolver::Conclude(Start* proposal) {
@@ -374,9 +349,12 @@ void IncrementalSolver::Conclude(Start* proposal) {
   const double threshold = MarginThreshold(params_, n);
   HeldSums sums(this);
   if (proposal != nullptr) LeaveBounds(proposal);
+  WipeSolution();
   if (proposal != nullptr && Accept(&gram_, params_, proposal->classes, threshold, 2.0 * threshold,
                                     &factor_, &solution_, &counters_, &sums)) {
     ++counters_.accepted;
+    // One function of the solution, whatever led there.
+    solution_.smallest_margin = std::max(ProvedMargin(), 2.0 * threshold);
   } else {
     // The fallback goes through the keys in rank order.
     Compact();
@@ -390,6 +368,7 @@ void IncrementalSolver::Conclude(Start* proposal) {
                                        &direction_.gradient, &direction_.rates}) {
     WipeFrom(numbers, 0);
   }
+  WipeFrom(&classes_, 0);
   lambda_ = direction_.lambda = direction_.speed = drift_ = reach_ = 0.0;
   active_.clear();
 }

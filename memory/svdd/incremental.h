@@ -129,6 +129,18 @@ class IncrementalSolver {
   // The margin set's first: every operation reads them, those of E only when they move.
   std::vector<int64_t> RowsToKeep() const;
   std::vector<double> HeldTotals(const std::vector<int64_t>& groups) const;
+  // What every margin is measured with, by the held sums.
+  struct MarginScale {
+    double lambda = 0.0;
+    double error = 0.0;
+    bool has_margin = false;
+  };
+  MarginScale MakeMarginScale() const;
+  double ReserveMargin(const MarginScale& scale, size_t group) const;
+  // The smallest margin of the solution by the held sums: a function of the solution alone, and of no
+  // key that left.
+  double ProvedMargin() const;
+  void WipeSolution();
   // The last key joins the reserve of the present solution if that is proved.
   bool JoinsReserve();
   // The keys leave the reserve.
@@ -137,8 +149,8 @@ class IncrementalSolver {
   // starts from what stays.
   void LeaveBySweep(absl::Span<const int64_t> ranks);
   void LeaveByProposal(absl::Span<const int64_t> ranks);
-  // Proposes from `start`, whose sums it holds, and concludes.
-  void ProposeFrom(Start start);
+  // From `start`, whose sums it holds, to a proposal; false when it did not settle.
+  bool ProposeFrom(Start* start);
   void Erase(absl::Span<const int64_t> ranks);
   // The group before of each group after.
   std::vector<int64_t> Compact();

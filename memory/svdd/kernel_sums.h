@@ -22,13 +22,15 @@
 
 #include "absl/types/span.h"
 
+#include "kernels/base/wiped.h"
+
 namespace lethe::svdd {
 
 class KernelSums {
  public:
   explicit KernelSums(double box_mass);
 
-  void Clear() { sums_.clear(); }
+  void Clear() { WipeFrom(&sums_, 0); }
   // Sums without a term up to this size.
   void Resize(size_t size) { sums_.resize(size); }
   size_t size() const { return sums_.size(); }

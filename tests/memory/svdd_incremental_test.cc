@@ -61,28 +61,62 @@ TEST(SvddIncrementalTest, EveryOperationEqualsRetraining) {
   }
 }
 
+TEST(SvddIncrementalTest, TheMarginThatIsStatedRemembersNoKeyThatLeft) {
+  std::mt19937_64 random(9);
+  const int64_t dim = 3;
+  const Params params = MakeParamsOrDie(1.4, 12.5, 0x1.0p-11, dim);
+  IncrementalSolver never(params);
+  ASSERT_OK(never.AddSeveral(MakeKeys(KeyKind::kGaussian, 60, dim, &random)));
+  IncrementalSolver once = never;
+  int64_t joined = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    ASSERT_OK(once.Add(MakeKeys(KeyKind::kGaussian, 1, dim, &random)));
+    joined += once.solution().classes.back() == Partition::kReserve ? 1 : 0;
+    ASSERT_OK(once.Remove(once.num_keys() - 1));
+    ASSERT_TRUE(SameBits(once.solution(), never.solution()));
+    ASSERT_EQ(once.solution().smallest_margin, never.solution().smallest_margin) << trial;
+  }
+  EXPECT_GE(joined, 20);
+}
+
 TEST(SvddIncrementalTest, ManySupportKeysLeaveAtOnce) {
   std::mt19937_64 random(6);
   int64_t accepted = 0;
   int64_t removals = 0;
+  int64_t by_proposal = 0;
   for (const KeyKind kind : kAllKinds) {
     for (const double box_mass : {20.0, 30.7}) {
       SCOPED_TRACE(KindName(kind) + std::string(" M ") + std::to_string(box_mass));
       const int64_t dim = 3;
       const Params params = MakeParamsOrDie(0.8, box_mass, 0x1.0p-11, dim);
       IncrementalSolver solver(params);
-      ASSERT_OK(solver.AddSeveral(MakeKeys(kind, 160, dim, &random)));
+      std::vector<double> expected = MakeKeys(kind, 160, dim, &random);
+      ASSERT_OK(solver.AddSeveral(expected));
       while (solver.num_keys() > 60) {
         const int64_t before = solver.counters().accepted;
-        ASSERT_OK(solver.RemoveSeveral(RandomRanks(30, solver.num_keys(), &random)));
+        const int64_t events = solver.num_events();
+        const std::vector<int64_t> ranks = RandomRanks(30, solver.num_keys(), &random);
+        int64_t num_support = 0;
+        for (const int64_t rank : ranks) {
+          const auto place = solver.solution().classes[static_cast<size_t>(rank)];
+          num_support += place == Partition::kReserve ? 0 : 1;
+        }
+        ASSERT_OK(solver.RemoveSeveral(ranks));
         accepted += solver.counters().accepted - before;
         ++removals;
+        by_proposal += num_support > 8 && solver.num_events() == events ? 1 : 0;
+        expected = WithoutKeys(expected, dim, ranks);
+        ASSERT_EQ(solver.keys(), expected);
         ExpectRetrained(params, &solver);
         if (HasFatalFailure()) return;
         // What the removal left behind serves the next operations.
         const std::vector<double> key = MakeKeys(kind, 1, dim, &random);
         ASSERT_OK(solver.Add(key));
-        ASSERT_OK(solver.Remove(static_cast<int64_t>(random() % 20)));
+        expected = solver.keys();
+        const auto rank = static_cast<int64_t>(random() % 20);
+        ASSERT_OK(solver.Remove(rank));
+        expected = WithoutKeys(expected, dim, {rank});
+        ASSERT_EQ(solver.keys(), expected);
         ExpectRetrained(params, &solver);
         if (HasFatalFailure()) return;
       }
@@ -90,6 +124,7 @@ TEST(SvddIncrementalTest, ManySupportKeysLeaveAtOnce) {
   }
   // The fallback would hide a proposal that is always wrong.
   EXPECT_GE(accepted, removals * 3 / 4) << removals;
+  EXPECT_GE(by_proposal, removals / 4) << removals;
 }
 
 TEST(SvddIncrementalTest, HomotopyItselfFindsTheOptimum) {
