@@ -95,11 +95,16 @@ absl::Status CheckPath(const ProofBundle& bundle, const BundleContext& context) 
   return CheckTails(bundle);
 }
 
-// The hashed bytes of a key and its value do not say where one ends, nor how wide a number is. In a
-// vector session, the only one with f64, the model's digest does.
+// The hashed bytes of a key and its value do not say where one ends, nor how wide a number is. The
+// digest's parts do: only a model's state has options, and only a vector session has none, whose model
+// digest is that of its parameters.
 absl::Status CheckVectorModel(const ProofBundle& bundle, const BundleContext& context) {
+  const bool has_model = FindPart(bundle, "options") != nullptr;
   for (const BundleHead& head : bundle.heads) {
-    if (head.format != NumberFormat::kF64) continue;
+    if (!head.keys.empty() && (head.format == NumberFormat::kF64) == has_model) {
+      return Wrong(head, has_model ? "a model's keys are f32" : "a vector session's keys are f64");
+    }
+    if (has_model) continue;
     const VectorParams params = {head.key_dim, head.value_dim, head.sigma, head.box_mass,
                                  head.ridge};
     if (VectorModelDigest(params) != context.statement->engine.model_digest) {
@@ -168,6 +173,14 @@ absl::Status CheckCounts(const ProofBundle& bundle, const BundleContext& context
   return absl::OkStatus();
 }
 
+// What is not gated is in the tail. Bundles of earlier versions have none, and prove no partition.
+absl::Status CheckAllInputs(const BundleHead& head, size_t num_retained) {
+  if (head.format != NumberFormat::kF64 && !head.tail.has_value()) return absl::OkStatus();
+  const size_t tail = head.tail.has_value() ? head.tail->keys.size() / head.key_dim : 0;
+  if (head.token_ids.size() + tail == num_retained) return absl::OkStatus();
+  return Wrong(head, "gated keys and tail are not all retained inputs");
+}
+
 absl::Status CheckRows(const ProofBundle& bundle, const BundleContext& context) {
   const std::vector<uint64_t>& retained = context.opening->retained;
   for (size_t i = 0; i < bundle.heads.size(); ++i) {
@@ -176,6 +189,7 @@ absl::Status CheckRows(const ProofBundle& bundle, const BundleContext& context) 
         head.token_ids.size() <= retained.size() &&
         std::equal(head.token_ids.begin(), head.token_ids.end(), retained.begin());
     if (!first_retained) return Wrong(head, "the token ids are not the first retained ones");
+    LETHE_RETURN_IF_ERROR(CheckAllInputs(head, retained.size()));
     if (CommitPartition(context.opening->salt, {head.token_ids, head.classes, head.a}) !=
         context.statement->memories[i].rows_root) {
       return Wrong(head, "the rows do not hash to the statement's root");

@@ -3,14 +3,15 @@
 #include "absl/strings/str_cat.h"
 
 #include "audit/certificate/report_builder.h"
+#include "audit/certificate/scopes.h"
 #include "audit/certificate/verify.h"
 
 namespace lethe::audit {
 namespace {
 
-constexpr const char* kSequenceChecks[] = {"sequence records", "sequence session",
-                                           "sequence numbers", "sequence links",
-                                           "sequence order",   "sequence selections"};
+constexpr const char* kSequenceChecks[] = {
+    "sequence records", "sequence session",    "sequence numbers", "sequence links",
+    "sequence order",   "sequence selections", "sequence scopes"};
 
 // The index of the first record for which `holds(before, here)` is false; the size when none.
 template <typename Predicate>
@@ -37,10 +38,44 @@ bool SelectsReserve(const VerifyReport& before, const VerifyReport& here) {
   const Statement& selection = *here.statement;
   if (selection.kind != RecordKind::kSelect) return true;
   const Statement& certified = *before.statement;
-  if (certified.memories.size() != 1) return false;
+  if (certified.memories.size() != 1 || selection.memories.size() != 1) return false;
   const MemoryReport& memory = certified.memories.front();
-  return memory.partition_proved && memory.num_reserve == selection.forgot.count &&
+  const MemoryReport& left = selection.memories.front();
+  // Its salt is that of the record before: equal exactly when the state is.
+  return selection.before_digest == certified.subject_digest && memory.partition_proved &&
+         memory.num_reserve == selection.forgot.count && left.num_reserve == 0 &&
+         left.num_margin + left.num_error == memory.num_margin + memory.num_error &&
          certified.retained.count == selection.retained.count + selection.forgot.count;
+}
+
+// A selection at the beginning has nobody to vouch for it.
+void CheckSelections(const std::vector<VerifyReport>& records, ReportBuilder* report) {
+  constexpr char kName[] = "sequence selections";
+  if (records.front().statement->kind == RecordKind::kSelect) {
+    report->Fail(kName, "record 1 is a selection: the record before it is needed");
+    return;
+  }
+  const size_t violation = FirstViolation(records, SelectsReserve);
+  if (violation < records.size()) {
+    report->Fail(kName, absl::StrCat("record ", violation + 1,
+                                     ": evicts other than the proved reserve of the state "
+                                     "certified before it"));
+    return;
+  }
+  bool on_its_word = false;
+  for (size_t i = 1; i < records.size(); ++i) {
+    const Check* proof = records[i - 1].Find("optimality");
+    on_its_word = on_its_word || (records[i].statement->kind == RecordKind::kSelect &&
+                                  proof->result != CheckResult::kOk);
+  }
+  report->Ok(kName, on_its_word
+                        ? "by the signed word of the record before, whose bundle was not given"
+                        : "");
+}
+
+bool NamesEvicted(const VerifyReport& record) {
+  const std::vector<std::string>& scopes = record.statement->residual_scopes;
+  return std::find(scopes.begin(), scopes.end(), kScopeEvicted) != scopes.end();
 }
 
 }  // namespace
@@ -91,9 +126,13 @@ SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const 
           return here.leaf_index > before.leaf_index;
         },
         &report);
-    CheckPairs("sequence selections",
-               "evicts other than the proved reserve of the state certified before it",
-               result.records, SelectsReserve, &report);
+    CheckSelections(result.records, &report);
+    CheckPairs(
+        "sequence scopes", "no longer says that inputs were evicted", result.records,
+        [](const VerifyReport& before, const VerifyReport& here) {
+          return !NamesEvicted(before) || NamesEvicted(here);
+        },
+        &report);
   }
   report.Finish();
   return result;

@@ -56,7 +56,8 @@ constexpr Meaning kMeanings[] = {
     {"sequence links", "each record names the one before it"},
     {"sequence order", "the records stand in the log in this order"},
     {"sequence selections",
-     "what was evicted is as many keys as the record before proves to be reserve"},
+     "what was evicted is, from the state of the record before, what that proves to be reserve"},
+    {"sequence scopes", "that inputs were evicted is said by every record since"},
 };
 
 std::string Hex(const audit::Sha256Digest& digest) {

@@ -19,7 +19,7 @@ namespace lethe::audit {
 namespace {
 
 constexpr size_t kNumGated = 6;
-constexpr size_t kNumTail = 2;
+constexpr size_t kNumTail = 10;
 constexpr uint64_t kKeyDim = 3;
 constexpr uint64_t kValueDim = 2;
 

@@ -31,7 +31,7 @@ constexpr uint64_t kKeyDim = 2;
 constexpr uint64_t kValueDim = 1;
 
 // Keys on two rings: the inner ones are reserve.
-BundleHead MakeVectorHead() {
+BundleHead MakeVectorHead(uint64_t num_keys = kNumKeys) {
   BundleHead head;
   head.format = NumberFormat::kF64;
   head.sigma = 1.25;
@@ -39,7 +39,7 @@ BundleHead MakeVectorHead() {
   head.ridge = 0x1.0p-11;
   head.key_dim = kKeyDim;
   head.value_dim = kValueDim;
-  for (uint64_t i = 0; i < kNumKeys; ++i) {
+  for (uint64_t i = 0; i < num_keys; ++i) {
     const double x = static_cast<double>((7 * i) % 24) / 12.0 - 1.0;
     const double y = static_cast<double>((5 * i + 3) % 24) / 12.0 - 1.0;
     head.token_ids.push_back(i + 1);
@@ -135,6 +135,14 @@ class SelectTest : public ::testing::Test {
     }
     draft.inputs_evicted = true;
     draft.layers = {{0, "memory", LayerMethod::kDecremental}};
+    MemoryDraft memory;
+    for (size_t i = 0; i < kNumKeys; ++i) {
+      if (std::binary_search(evicted.begin(), evicted.end(), head_.token_ids[i])) continue;
+      memory.token_ids.push_back(head_.token_ids[i]);
+      memory.classes.push_back(head_.classes[i]);
+      memory.a.push_back(head_.a[i]);
+    }
+    draft.memories = {memory};
     draft.stores = {{"session-memory", "replaced"}};
     return draft;
   }
@@ -144,10 +152,12 @@ class SelectTest : public ::testing::Test {
     return {record.envelope, record.proof_file, std::nullopt, record.opening, std::nullopt};
   }
 
-  // "" when the two records verify as a sequence, else the first check that failed.
+  // "" when the records verify as a sequence, else the first check that failed.
   std::string FirstFailure(const CertificateFiles& certify, const CertificateFiles& select) {
-    const SequenceReport report =
-        VerifySequence({certify, select}, keys_.Trust(kTestOrigin).value());
+    return FirstFailure({certify, select});
+  }
+  std::string FirstFailure(const std::vector<CertificateFiles>& records) {
+    const SequenceReport report = VerifySequence(records, keys_.Trust(kTestOrigin).value());
     for (const Check& check : report.checks) {
       if (check.result != CheckResult::kOk) return check.name;
     }
@@ -191,6 +201,87 @@ TEST_F(SelectTest, EvictingOtherThanTheReserveIsRefused) {
   EXPECT_EQ(FirstFailure(certify, Record(SelectDraft(evicted))), "sequence selections");
 }
 
+TEST_F(SelectTest, EvictingAsManySupportKeysIsRefused) {
+  const CertificateFiles certify = Record(CertifyDraft(true));
+  std::vector<uint64_t> evicted = reserve_;
+  evicted.pop_back();
+  evicted.push_back(support_[0]);
+  std::sort(evicted.begin(), evicted.end());
+  EXPECT_EQ(FirstFailure(certify, Record(SelectDraft(evicted))), "sequence selections");
+}
+
+TEST_F(SelectTest, ASelectionFromAnotherStateThanTheCertifiedOneIsRefused) {
+  const CertificateFiles certify = Record(CertifyDraft(true));
+  RecordDraft draft = SelectDraft(reserve_);
+  draft.digest_before = Sha256Of("another state");
+  EXPECT_EQ(FirstFailure(certify, Record(draft)), "sequence selections");
+}
+
+TEST_F(SelectTest, LaterRecordsGoOnSayingThatInputsWereEvicted) {
+  const CertificateFiles certify = Record(CertifyDraft(true));
+  const CertificateFiles select = Record(SelectDraft(reserve_));
+  for (const bool says_so : {true, false}) {
+    RecordDraft next = SelectDraft(reserve_);
+    next.kind = RecordKind::kCertify;
+    next.digest_before = {};
+    next.forgotten.clear();
+    next.stores.clear();
+    next.layers.clear();
+    next.inputs_evicted = says_so;
+    SessionRecords session = session_;
+    const FinishedRecord record = recorder_.Record(next, &session).value();
+    const CertificateFiles files = {record.envelope, record.proof_file, std::nullopt,
+                                    record.opening, std::nullopt};
+    // The selection has nobody to vouch for it here.
+    EXPECT_EQ(FirstFailure(certify, files), "sequence numbers");
+    EXPECT_EQ(FirstFailure({certify, select, files}), says_so ? "" : "sequence scopes");
+    EXPECT_EQ(FirstFailure(select, files), "sequence selections");
+  }
+}
+
+TEST_F(SelectTest, AHeadLeftOutOfTheProofIsRefused) {
+  // Solved on all but the last four inputs, which the record says are retained.
+  BundleHead head = MakeVectorHead(kNumKeys - 4);
+  RecordDraft draft = CertifyDraft(false);
+  StateParts parts = PartsOf(head);
+  ByteWriter count;
+  count.U64(kNumKeys);
+  StateParts lying;
+  for (const StatePart& part : parts.parts()) {
+    if (part.name == "tokens") {
+      lying.Add("tokens", count.bytes());
+    } else {
+      lying.AddHash(part.name, part.hash);
+    }
+  }
+  draft.digest_after = lying.Digest();
+  MemoryDraft memory = MemoryOf(head);
+  const svdd::OptimalityBounds bounds = ProveHead(head).value();
+  memory.deviation = ToDeviation(bounds);
+  memory.smallest_margin = bounds.smallest_margin;
+  draft.memories = {memory};
+  CertificateFiles files = Record(draft);
+  const Sha256Digest leaf = ParseOpening(*files.opening).value().leaf_hash;
+  ASSERT_OK_AND_ASSIGN(files.bundle, WriteBundle({leaf, lying.parts(), {head}}));
+  const VerifyReport report = VerifyCertificate(files, keys_.Trust(kTestOrigin).value());
+  ASSERT_NE(report.first_failure(), nullptr);
+  EXPECT_EQ(report.first_failure()->name, "partition rows");
+}
+
+TEST_F(SelectTest, AVectorSessionsNumbersDoNotPassForF32) {
+  BundleHead head = head_;
+  head.format = NumberFormat::kF32;
+  RecordDraft draft = CertifyDraft(false);
+  draft.digest_after = PartsOf(head).Digest();
+  draft.memories[0].part_hash = Sha256Of(SupportStateBytes(HeadSupportState(head)));
+  CertificateFiles files = Record(draft);
+  const Sha256Digest leaf = ParseOpening(*files.opening).value().leaf_hash;
+  ASSERT_OK_AND_ASSIGN(files.bundle, WriteBundle({leaf, PartsOf(head).parts(), {head}}));
+  const VerifyReport report = VerifyCertificate(files, keys_.Trust(kTestOrigin).value());
+  ASSERT_NE(report.first_failure(), nullptr);
+  EXPECT_EQ(report.first_failure()->name, "engine identity");
+}
+
 TEST_F(SelectTest, ASelectionDestroysEarlierOpenings) {
   Record(CertifyDraft(true));
   Record(SelectDraft(reserve_));
@@ -205,6 +296,7 @@ TEST_F(SelectTest, BrokenRulesAreRefusedByName) {
               StatusIs(kInvalid, "predicate.evicted"));
   RecordDraft proves = SelectDraft(reserve_);
   proves.proves_optimality = true;
+  proves.memories.clear();
   EXPECT_THAT(recorder_.Record(proves, &session_).status(), StatusIs(kInvalid, "predicate.proofs"));
   RecordDraft derived = SelectDraft(reserve_);
   derived.derived_kept = {support_[0]};
