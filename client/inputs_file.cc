@@ -1,5 +1,6 @@
 #include "client/inputs_file.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -94,13 +95,19 @@ absl::StatusOr<VectorMatrix> RowsFromJson(const Json& object, const char* field,
   return matrix;
 }
 
+// Out of an int's range: -1, which the server refuses by name.
+int32_t DimOf(const Json& value) {
+  const auto wide = value.get<int64_t>();
+  return wide < 0 || wide > std::numeric_limits<int32_t>::max() ? -1 : static_cast<int32_t>(wide);
+}
+
 absl::StatusOr<v1::VectorOptions> VectorOptionsFromJson(const Json& object) {
   v1::VectorOptions options;
   for (const auto& [key, value] : object.items()) {
     if (key == "key_dim" && value.is_number_integer()) {
-      options.set_key_dim(value.get<int32_t>());
+      options.set_key_dim(DimOf(value));
     } else if (key == "value_dim" && value.is_number_integer()) {
-      options.set_value_dim(value.get<int32_t>());
+      options.set_value_dim(DimOf(value));
     } else if (key == "sigma" && value.is_number()) {
       options.set_sigma(value.get<double>());
     } else if (key == "box_mass" && value.is_number()) {

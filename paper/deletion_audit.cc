@@ -266,7 +266,7 @@ bool Holds(const Outcome& outcome) {
 std::vector<std::string> Notes() {
   return {
       "Equal bits are counted for both ways to remove: one key after the other, and both at once; "
-      "and at both ridges.",
+      "and at both ridges (the table shows 2^-11; a difference at 1e-8 fails the command).",
       "The paper's deviations are between its own two paths, at ridge 0 with a margin tolerance; "
       "Lethe's likewise between its own two. The last but one table says how far the ridge moves "
       "the problem itself; Lethe has no ridge 0 in service (docs/papers.md).",

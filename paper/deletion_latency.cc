@@ -90,6 +90,7 @@ void TrainLibsvm(const Points& keys, double box_mass) {
   std::vector<double> labels(rows.size(), 1.0);
   const svm_problem problem = {static_cast<int>(rows.size()), labels.data(), rows.data()};
   svm_parameter parameter = {};
+  parameter.shrinking = 1;  // svm-train's default
   parameter.svm_type = ONE_CLASS;
   parameter.kernel_type = RBF;
   parameter.gamma = 1.0 / (kSigma * kSigma);

@@ -298,7 +298,7 @@ absl::StatusOr<Report> RunIcuStream(const Options& options) {
       "cohort's median, as in the paper.");
   report.notes.emplace_back(
       "\"Self-mass\" is the paper's stand-in for H2O: summed RBF similarity to the other hours, "
-      "without any attention of a model. It keeps what is dense, so it must do worst here.");
+      "without any attention of a model. It keeps what is dense.");
   return report;
 }
 

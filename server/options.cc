@@ -46,10 +46,12 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       "lethe-server"};
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
-  app.add_option("--model", options->model_directories,
-                 "Model directory (docs/model-format.md); may be given several times")
-      ->type_name("DIR");
-  app.add_flag("--no-model", options->no_model, "Serve vector sessions alone, which need no model");
+  CLI::Option* model =
+      app.add_option("--model", options->model_directories,
+                     "Model directory (docs/model-format.md); may be given several times")
+          ->type_name("DIR");
+  app.add_flag("--no-model", options->no_model, "Serve vector sessions alone, which need no model")
+      ->excludes(model);
   app.add_option("--data", options->data_directory,
                  "Directory for keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")

@@ -84,11 +84,14 @@ absl::StatusOr<InputsFile> FetchFile(Client& client, const v1::Session& session)
       .model = session.model(), .memory_options = session.memory_options(), .vocab_ids = {}};
   if (session.has_vector_options()) {
     file.vectors = NoVectors(session.vector_options());
-    LETHE_RETURN_IF_ERROR(
+    const absl::Status listed =
         ListAllVectors(client, session.session_id(), [&file](const v1::ListVectorsResponse& page) {
-          for (const v1::VectorRow& row : page.rows()) AddRow(row, &file.vectors->rows);
+          for (const v1::VectorRow& row : page.rows()) {
+            LETHE_RETURN_IF_ERROR(AddRow(row, &file.vectors->rows));
+          }
           return absl::OkStatus();
-        }));
+        });
+    LETHE_RETURN_IF_ERROR(listed);
     return file;
   }
   LETHE_ASSIGN_OR_RETURN(

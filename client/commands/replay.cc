@@ -137,7 +137,8 @@ absl::Status FetchVectors(Client& client, const ReplayOptions& options,
                           const std::vector<uint64_t>& retained, VectorInputs* vectors) {
   const auto keep = [&](const v1::ListVectorsResponse& page) {
     for (const v1::VectorRow& row : page.rows()) {
-      if (IsRetained(retained, row.token_id())) AddRow(row, &vectors->rows);
+      if (!IsRetained(retained, row.token_id())) continue;
+      LETHE_RETURN_IF_ERROR(AddRow(row, &vectors->rows));
     }
     return absl::OkStatus();
   };

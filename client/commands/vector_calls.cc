@@ -31,7 +31,8 @@ void SetRows(const VectorMatrix& matrix, int64_t first, int64_t count, v1::Matri
 }
 
 int64_t RowsPerCall(int64_t numbers_per_row) {
-  return std::clamp<int64_t>(kNumbersPerCall / numbers_per_row, 1, kRowsPerCallMax);
+  return std::clamp<int64_t>(kNumbersPerCall / std::max<int64_t>(numbers_per_row, 1), 1,
+                             kRowsPerCallMax);
 }
 
 int64_t RowsPerCall(const VectorRows& rows) {
@@ -75,11 +76,15 @@ VectorInputs NoVectors(const v1::VectorOptions& options) {
   return vectors;
 }
 
-void AddRow(const v1::VectorRow& row, VectorRows* rows) {
+absl::Status AddRow(const v1::VectorRow& row, VectorRows* rows) {
+  if (row.key_size() != rows->keys.num_columns || row.value_size() != rows->values.num_columns) {
+    return absl::DataLossError("the server's answer has rows of another width than its session");
+  }
   ++rows->keys.num_rows;
   rows->keys.values.insert(rows->keys.values.end(), row.key().begin(), row.key().end());
   ++rows->values.num_rows;
   rows->values.values.insert(rows->values.values.end(), row.value().begin(), row.value().end());
+  return absl::OkStatus();
 }
 
 absl::Status ListAllVectors(

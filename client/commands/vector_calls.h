@@ -45,7 +45,7 @@ absl::Status AppendRows(Client& client, v1::AppendVectorsRequest request, const 
 
 // What a session of these options holds, without a row yet; AddRow adds one.
 VectorInputs NoVectors(const v1::VectorOptions& options);
-void AddRow(const v1::VectorRow& row, VectorRows* rows);
+absl::Status AddRow(const v1::VectorRow& row, VectorRows* rows);
 
 // Calls on_page with the rows of every page, in rank order, until it returns an error.
 absl::Status ListAllVectors(

@@ -82,6 +82,16 @@ absl::Status Create(Context& context, CreateOptions& options) {
   return absl::OkStatus();
 }
 
+// The answer's numbers are where its sizes say: a server is not trusted with that.
+absl::Status CheckReads(const v1::ReadResponse& reads, int64_t num_queries) {
+  const v1::Matrix& readouts = reads.readouts();
+  if (reads.decisions_size() == num_queries && readouts.num_columns() >= 0 &&
+      readouts.values_size() == num_queries * readouts.num_columns()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError("the server's answer has other sizes than the queries");
+}
+
 absl::StatusOr<v1::ReadResponse> ReadAll(Context& context, const std::string& session_id,
                                          const VectorMatrix& queries) {
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
@@ -105,6 +115,7 @@ absl::StatusOr<v1::ReadResponse> ReadAll(Context& context, const std::string& se
     }
     progress.Update(absl::StrCat(first + count, " of ", queries.num_rows, " queries"));
   }
+  LETHE_RETURN_IF_ERROR(CheckReads(all, queries.num_rows));
   return all;
 }
 

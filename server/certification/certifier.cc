@@ -185,9 +185,12 @@ absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call
 }
 
 absl::StatusOr<FetchedCertificate> GetCertificate(
-    uint64_t seq, bool include_bundle, const AuditTrail& trail,
+    uint64_t seq, bool include_bundle, const Call& call, ComputeScheduler* scheduler,
+    const AuditTrail& trail,
     const std::shared_ptr<SessionEntry>& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   FairMutexLock lock(&entry->mutex);
+  // A bundle is computed.
+  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   const std::vector<RecordRef>& refs = entry->record_refs;
   if (refs.empty() || seq > refs.size()) {

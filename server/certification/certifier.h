@@ -12,7 +12,8 @@
 // Effects:   Certify appends one record. A bundle is computed from the present state and never
 //            stored; a repeated Certify gets the first record and, while the state is still the
 //            certified one, the bundle.
-// Numerics:  as the proof; O(n |S u E| d) per head under the session's lock.
+// Numerics:  as proof and witness (memory/svdd): O(n |S u E| d + |S|^3) per head under the session's
+//            lock and a compute slot.
 // Threads:   safe.
 #ifndef LETHE_SERVER_CERTIFICATION_CERTIFIER_H_
 #define LETHE_SERVER_CERTIFICATION_CERTIFIER_H_
@@ -73,6 +74,7 @@ struct FetchedCertificate {
 };
 // seq 0 = the newest record.
 absl::StatusOr<FetchedCertificate> GetCertificate(uint64_t seq, bool include_bundle,
+                                                  const Call& call, ComputeScheduler* scheduler,
                                                   const AuditTrail& trail,
                                                   const std::shared_ptr<SessionEntry>& entry);
 

@@ -9,7 +9,8 @@
 //            FAILED_PRECONDITION, reason DERIVED_TOKENS (policy kFail); DATA_LOSS or UNAVAILABLE,
 //            reason AUDIT_LOG, when the log takes no record; CANCELLED and DEADLINE_EXCEEDED until
 //            the record is written. On every error nothing changed.
-// Effects:   the shorter state is computed beside the present one, the record is appended to the
+// Effects:   the shorter state is computed (a model's beside the present one, a vector session's in its
+//            place, without a look at the caller until the record), the record is appended to the
 //            log, then state, openings and forks are replaced under the session's lock. A fork
 //            drops what its session drops and its own inputs with a forgotten label; its derived
 //            tokens follow the policy (kFail: they go) and never refuse a Forget.

@@ -20,8 +20,8 @@ class EvictAnswer : public StoredAnswer {
   EvictReceipt receipt;
 };
 
-absl::Status Precondition(const char* reason, const char* message) {
-  return WithErrorInfo(absl::FailedPreconditionError(message), {reason, {}});
+absl::Status Precondition(const char* reason, const char* field, const char* message) {
+  return WithErrorInfo(absl::FailedPreconditionError(message), {reason, {{"field", field}}});
 }
 
 absl::Status CheckCertified(uint64_t certified_seq, const SessionEntry& entry)
@@ -29,13 +29,13 @@ absl::Status CheckCertified(uint64_t certified_seq, const SessionEntry& entry)
   const std::vector<RecordRef>& refs = entry.record_refs;
   if (refs.empty() || refs.back().seq != certified_seq ||
       refs.back().kind != audit::RecordKind::kCertify || !entry.IsPresent(refs.back())) {
-    return Precondition("EPOCH_PASSED",
+    return Precondition("EPOCH_PASSED", "certified_seq",
                         "certified_seq: want the session's newest record, a certify record of the "
                         "present state");
   }
   if (!refs.back().partition_proved) {
     return Precondition(
-        "PARTITION_NOT_PROVED",
+        "PARTITION_NOT_PROVED", "certified_seq",
         "certified_seq: that record does not prove the partition, so the reserve is "
         "not known to be the optimum's");
   }
@@ -65,11 +65,14 @@ absl::StatusOr<EvictReceipt> Execute(const EvictCommand& command, const Call& ca
                                      const AuditTrail& trail, VectorSession* session,
                                      SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex) {
+  // The last look at the caller: from here on going through costs less than taking back.
+  LETHE_RETURN_IF_ERROR(call.Check());
   absl::StatusOr<std::unique_ptr<AnyStagedForget>> staged = session->StageEviction();
-  if (!staged.ok()) return WithDefaultReason(staged.status(), "SELECTION_NOT_ALLOWED");
+  if (!staged.ok()) {
+    return WithErrorInfo(staged.status(), {"NO_RESERVE", {{"field", "session_id"}}});
+  }
   const audit::RecordDraft draft =
       DraftSelection(command, trail, *entry, session->inputs(), **staged);
-  LETHE_RETURN_IF_ERROR(call.Check());
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
@@ -104,6 +107,11 @@ absl::StatusOr<EvictReceipt> EvictReserve(const EvictCommand& command, const Cal
     return receipt;
   }
   LETHE_ASSIGN_OR_RETURN(VectorSession * session, entry->LiveVectorSession());
+  if (!session->options().selection) {
+    return Precondition("SELECTION_NOT_ALLOWED", "session_id",
+                        "session_id: this session was created without selection: its reserve keys "
+                        "stay");
+  }
   LETHE_RETURN_IF_ERROR(CheckCertified(command.certified_seq, *entry));
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   return Execute(command, call, trail, session, entry.get());

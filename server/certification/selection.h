@@ -8,7 +8,7 @@
 // Units:     seq, epoch: counts from 1 and of changes.
 // Requires:  the command passed the edge's checks.
 // Rejects:   FAILED_PRECONDITION: reason WRONG_SESSION_KIND; SELECTION_NOT_ALLOWED, when the session was
-//            not created for it or has no reserve; EPOCH_PASSED, when certified_seq is not the newest
+//            not created for it; NO_RESERVE; EPOCH_PASSED, when certified_seq is not the newest
 //            record, certifying the present state; PARTITION_NOT_PROVED, when that record does not
 //            prove the partition. DATA_LOSS or UNAVAILABLE, reason AUDIT_LOG. CANCELLED and
 //            DEADLINE_EXCEEDED until the record is written. On every error nothing changed.

@@ -64,7 +64,7 @@ std::vector<audit::LayerReport> LayerReports(const SessionEntry& entry, ForgetWa
   return reports;
 }
 
-bool HasSelected(const SessionEntry& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+bool HasSelected(const SessionEntry& entry) {
   return entry.vector_options.has_value() &&
          static_cast<const VectorSession&>(*entry.session).selected();
 }

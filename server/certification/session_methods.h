@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+
 #include "audit/certificate/statement.h"
 #include "server/session_registry/session_entry.h"
 
@@ -32,7 +34,7 @@ std::vector<GroupMethod> GroupMethods(const SessionEntry& entry, ForgetWay way);
 std::vector<audit::LayerReport> LayerReports(const SessionEntry& entry, ForgetWay way);
 
 // True when a selection took reserve keys out of a vector session.
-bool HasSelected(const SessionEntry& entry);
+bool HasSelected(const SessionEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
 
 }  // namespace lethe
 

@@ -83,11 +83,11 @@ class CertificationService final : public v1::CertificationService::Service {
   grpc::Status GetCertificate(grpc::ServerContext* context,
                               const v1::GetCertificateRequest* request,
                               v1::GetCertificateResponse* response) override {
-    return Serve("GetCertificate", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("GetCertificate", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
-      LETHE_ASSIGN_OR_RETURN(
-          FetchedCertificate fetched,
-          lethe::GetCertificate(request->seq(), request->include_bundle(), core_->trail, entry));
+      LETHE_ASSIGN_OR_RETURN(FetchedCertificate fetched,
+                             lethe::GetCertificate(request->seq(), request->include_bundle(), call,
+                                                   &core_->scheduler, core_->trail, entry));
       SetCertificate(entry->session_id, fetched.certificate, response->mutable_certificate());
       response->set_bundle(std::move(fetched.bundle));
       return absl::OkStatus();

@@ -6,7 +6,8 @@
 // Shapes:    none.
 // Units:     ranks and token_ids as in session.h.
 // Requires:  Commit: what Stage of this session returned (LETHE_CHECK). At most one staged Forget at a
-//            time, and nothing else is called on the session while it lives.
+//            time, and while it lives nothing but inputs() is called on the session, which may be those
+//            of before or of after.
 // Rejects:   PlanForget, Stage: INVALID_ARGUMENT: not exactly one kind of selector, an empty range or
 //            label, policy kUnspecified, nothing before before_token_id; NOT_FOUND: an explicit id
 //            that is not retained, or a range, label or history that selects nothing;

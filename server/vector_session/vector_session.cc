@@ -121,8 +121,9 @@ absl::StatusOr<TokenIdRange> VectorSession::Append(absl::Span<const double> keys
   const int64_t first_rank = num_tokens();
   const TokenIdRange given = {
       next_token_id_, next_token_id_ + keys.size() / static_cast<size_t>(options_.params.key_dim)};
-  keys_.insert(keys_.end(), keys.begin(), keys.end());
-  values_.insert(values_.end(), values.begin(), values.end());
+  // Zero has one sign: a bundle, like all canonical JSON here, has one text for it.
+  for (const double component : keys) keys_.push_back(component + 0.0);
+  for (const double component : values) values_.push_back(component + 0.0);
   for (; next_token_id_ < given.end; ++next_token_id_) {
     inputs_.Append(next_token_id_, 0, InputKind::kAppended, subject);
   }

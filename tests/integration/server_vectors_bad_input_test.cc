@@ -189,10 +189,8 @@ TEST_F(ServerVectorsBadInputTest, PageAndEvictFields) {
          });
   Refuse({{"nonce", [](R r) { r->evict.set_nonce("short"); }, "16 to 32 bytes"},
           {"request_id", [](R r) { r->evict.set_request_id("\n"); }, "visible ASCII"},
-          {"", [](R r) { r->evict.set_certified_seq(0); }, "certified_seq: want", "EPOCH_PASSED",
-           grpc::StatusCode::FAILED_PRECONDITION},
-          {"", [](R r) { r->evict.set_certified_seq(7); }, "certified_seq: want", "EPOCH_PASSED",
-           grpc::StatusCode::FAILED_PRECONDITION}},
+          {"session_id", [](R r) { r->evict.set_certified_seq(7); }, "created without selection",
+           "SELECTION_NOT_ALLOWED", grpc::StatusCode::FAILED_PRECONDITION}},
          [&](const Requests& requests) {
            v1::EvictReserveResponse response;
            return Evict(requests.evict, &response);

@@ -67,7 +67,7 @@ TEST_F(AuditLogFailureTest, AFrozenLogCertifiesNothing) {
   const auto certified = RunCertify();
   EXPECT_THAT(certified, StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_EQ(ReasonOf(certified.status()), "AUDIT_LOG");
-  const auto fetched = GetCertificate(1, false, trail_.trail, entry_);
+  const auto fetched = GetCertificate(1, false, call_, &scheduler_, trail_.trail, entry_);
   EXPECT_THAT(fetched, StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_EQ(ReasonOf(fetched.status()), "AUDIT_LOG");
   ExpectUntouched();

@@ -82,7 +82,7 @@ TEST_F(CertificationTest, ForgetIsRecordedAndItsCertificateVerifies) {
   EXPECT_EQ(entry_->Info().audit_seq, 1u);
   EXPECT_EQ(entry_->Info().num_forgotten, 26);
   ASSERT_OK_AND_ASSIGN(const FetchedCertificate fetched,
-                       GetCertificate(1, true, trail_.trail, entry_));
+                       GetCertificate(1, true, call_, &scheduler_, trail_.trail, entry_));
   EXPECT_THAT(fetched.certificate.opening, Not(IsEmpty()));
   ExpectVerifies(fetched.certificate, fetched.bundle);
 }
@@ -121,7 +121,7 @@ TEST_F(CertificationTest, ForgetDestroysEarlierOpeningsAndDigests) {
   ASSERT_OK(Run(ForgetOf(ForgetSelector::Ids({31}))));
   for (const uint64_t seq : {1u, 2u}) {
     ASSERT_OK_AND_ASSIGN(const FetchedCertificate old,
-                         GetCertificate(seq, false, trail_.trail, entry_));
+                         GetCertificate(seq, false, call_, &scheduler_, trail_.trail, entry_));
     EXPECT_THAT(old.certificate.opening, IsEmpty());
     ExpectVerifies(old.certificate, "");
   }
@@ -189,18 +189,21 @@ TEST_F(CertificationTest, RefusalsCarryReasons) {
   EXPECT_EQ(ReasonOf(Run(ForgetOf(ForgetSelector::Ids({30, 9999}))).status()), "INPUT_NOT_FOUND");
   EXPECT_EQ(ReasonOf(Run(ForgetOf(ForgetSelector::Subject("nobody"))).status()), "INPUT_NOT_FOUND");
   EXPECT_EQ(ReasonOf(Run(ForgetOf(ForgetSelector::Before(1))).status()), "INVALID_SELECTION");
-  EXPECT_EQ(ReasonOf(GetCertificate(0, false, trail_.trail, entry_).status()), "RECORD_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(GetCertificate(0, false, call_, &scheduler_, trail_.trail, entry_).status()),
+            "RECORD_NOT_FOUND");
   EXPECT_EQ(DigestOf(entry_), digest);
 }
 
 TEST_F(CertificationTest, BundleOfAPassedStateIsRefused) {
   ASSERT_OK(RunCertify({}));
   Append("more", "");
-  EXPECT_EQ(ReasonOf(GetCertificate(1, true, trail_.trail, entry_).status()), "EPOCH_PASSED");
-  EXPECT_OK(GetCertificate(1, false, trail_.trail, entry_));
+  EXPECT_EQ(ReasonOf(GetCertificate(1, true, call_, &scheduler_, trail_.trail, entry_).status()),
+            "EPOCH_PASSED");
+  EXPECT_OK(GetCertificate(1, false, call_, &scheduler_, trail_.trail, entry_));
   ASSERT_OK(Run(ForgetOf(ForgetSelector::Ids({30}))));
-  EXPECT_EQ(ReasonOf(GetCertificate(1, true, trail_.trail, entry_).status()), "EPOCH_PASSED");
-  EXPECT_OK(GetCertificate(2, true, trail_.trail, entry_));
+  EXPECT_EQ(ReasonOf(GetCertificate(1, true, call_, &scheduler_, trail_.trail, entry_).status()),
+            "EPOCH_PASSED");
+  EXPECT_OK(GetCertificate(2, true, call_, &scheduler_, trail_.trail, entry_));
 }
 
 TEST_F(CertificationTest, PartitionRowsSatisfyTheOptimalityConditions) {
