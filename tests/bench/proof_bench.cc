@@ -130,8 +130,9 @@ StateParts MakeParts(const BundleHead& head) {
   parts.Add("model", AsStringView(zeros));
   parts.Add("numerics", AsStringView(zeros));
   parts.Add("device", "cpu");
+  parts.Add("options", "");
   ByteWriter count;
-  count.U64(head.token_ids.size());
+  count.U64(head.token_ids.size() + kTail);
   parts.Add("tokens", count.bytes());
   parts.Add(SupportPartName(0, 0, 0), SupportStateBytes(HeadSupportState(head)));
   ByteWriter memory;
@@ -153,6 +154,7 @@ RecordDraft MakeDraft(const BundleHead& head, const StateParts& parts,
   draft.engine.device_kind = "cpu";
   draft.digest_after = parts.Digest();
   draft.retained = head.token_ids;
+  for (size_t i = 0; i < kTail; ++i) draft.retained.push_back(draft.retained.back() + 1);
   draft.layers = {{0, "svdd", LayerMethod::kUnchanged}};
   draft.proves_optimality = true;
   MemoryDraft memory;
@@ -162,7 +164,7 @@ RecordDraft MakeDraft(const BundleHead& head, const StateParts& parts,
   memory.smallest_margin = bounds.smallest_margin;
   memory.partition_proved = bounds.partition_proved;
   memory.deviation = ToDeviation(bounds);
-  memory.part_hash = parts.parts()[4].hash;
+  memory.part_hash = parts.parts()[5].hash;
   memory.witness_hash = WitnessHash(head.witness);
   draft.memories.push_back(std::move(memory));
   return draft;
