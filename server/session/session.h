@@ -92,7 +92,11 @@ class Session final : public AnySession {
 
   // What a Forget would do and cost (validate_only), with the errors of StageForget.
   absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector, DerivedPolicy policy,
-                                        std::optional<ForgetWay> way = std::nullopt) const override;
+                                        std::optional<ForgetWay> way) const override;
+  absl::StatusOr<ForgetPlan> PlanForget(const ForgetSelector& selector,
+                                        DerivedPolicy policy) const {
+    return PlanForget(selector, policy, std::nullopt);
+  }
 
   // Computes the state after the Forget beside the present one, which stays in service until
   // Commit, on the cheaper way or, where it is possible, on `way`. Errors: INVALID_ARGUMENT: not
