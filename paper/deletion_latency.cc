@@ -19,13 +19,10 @@
 #include "kernels/base/status_macros.h"
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/incremental.h"
+#include "memory/svdd/libsvm_peer.h"
 #include "paper/experiments.h"
 #include "paper/numpy_random.h"
 #include "paper/points.h"
-
-#ifdef LETHE_HAVE_LIBSVM
-#include <libsvm/svm.h>
-#endif
 
 namespace lethe::paper {
 namespace {
@@ -35,9 +32,7 @@ constexpr double kSigma = 2.0;
 constexpr double kNu = 0.4;
 constexpr uint64_t kSeedStep = 100000;
 constexpr int kRepeats = 3;
-#ifdef LETHE_HAVE_LIBSVM
 constexpr double kLibsvmTolerance = 1e-9;
-#endif
 
 struct PaperRow {
   int64_t num_keys;
@@ -75,33 +70,6 @@ double Milliseconds(const Work& work) {
   work();
   return ProcessorMilliseconds() - start;
 }
-
-#ifdef LETHE_HAVE_LIBSVM
-// One training of libsvm's one-class machine, which has the same optimum up to scaling.
-void TrainLibsvm(const Points& keys, double box_mass) {
-  std::vector<svm_node> nodes;
-  std::vector<svm_node*> rows;
-  nodes.reserve(static_cast<size_t>(keys.count() * (kDim + 1)));
-  for (int64_t i = 0; i < keys.count(); ++i) {
-    rows.push_back(nodes.data() + nodes.size());
-    for (int c = 0; c < kDim; ++c) nodes.push_back({c + 1, keys.row(i)[static_cast<size_t>(c)]});
-    nodes.push_back({-1, 0.0});
-  }
-  std::vector<double> labels(rows.size(), 1.0);
-  const svm_problem problem = {static_cast<int>(rows.size()), labels.data(), rows.data()};
-  svm_parameter parameter = {};
-  parameter.shrinking = 1;  // svm-train's default
-  parameter.svm_type = ONE_CLASS;
-  parameter.kernel_type = RBF;
-  parameter.gamma = 1.0 / (kSigma * kSigma);
-  parameter.nu = box_mass / static_cast<double>(keys.count());
-  parameter.eps = kLibsvmTolerance;
-  parameter.cache_size = 256;
-  svm_set_print_string_function([](const char* /*text*/) {});
-  svm_model* model = svm_train(&problem, &parameter);
-  svm_free_and_destroy_model(&model);
-}
-#endif
 
 struct Outcome {
   std::vector<double> remove_ms;
@@ -160,12 +128,14 @@ absl::Status RunTrial(int64_t n, uint64_t seed, Outcome* outcome) {
   outcome->of_support += place == svdd::Partition::kReserve ? 0 : 1;
   outcome->same_bits += svdd::SameBits(fresh, removed) ? 1 : 0;
   double peer_ms = refit_ms;
-#ifdef LETHE_HAVE_LIBSVM
-  LETHE_ASSIGN_OR_RETURN(peer_ms, LeastMilliseconds([&]() -> absl::StatusOr<double> {
-                           return Milliseconds([&] { TrainLibsvm(retained, params.box_mass); });
-                         }));
-  outcome->libsvm_ms.push_back(peer_ms);
-#endif
+  if (svdd::HasLibsvm()) {
+    const svdd::LibsvmSettings settings = {
+        kDim, kSigma, params.box_mass / static_cast<double>(retained.count()), kLibsvmTolerance};
+    LETHE_ASSIGN_OR_RETURN(peer_ms, LeastMilliseconds([&]() -> absl::StatusOr<double> {
+                             return Milliseconds([&] { svdd::TrainLibsvm(retained.x, settings); });
+                           }));
+    outcome->libsvm_ms.push_back(peer_ms);
+  }
   outcome->ratio.push_back(peer_ms / remove_ms);
   return absl::OkStatus();
 }
@@ -196,12 +166,10 @@ Chart MakeChart(const std::vector<Outcome>& outcomes) {
 
 absl::StatusOr<Report> RunDeletionLatency(const Options& options) {
   Report report;
-#ifdef LETHE_HAVE_LIBSVM
-  const std::string peer = absl::StrFormat("libsvm %d.%02d, eps %.0e", libsvm_version / 100,
-                                           libsvm_version % 100, kLibsvmTolerance);
-#else
-  const std::string peer = "libsvm was not found when this was built; ratio to Lethe's own solve";
-#endif
+  const std::string peer =
+      svdd::HasLibsvm() ? absl::StrFormat("libsvm %d.%02d, eps %.0e", svdd::LibsvmVersion() / 100,
+                                          svdd::LibsvmVersion() % 100, kLibsvmTolerance)
+                        : "libsvm was not found when this was built; ratio to Lethe's own solve";
   report.settings = {
       {"problem", "keys 1.5 N, d = 6, nu 0.4, sigma 2, ridge 2^-11; one key, drawn uniformly"},
       {"trials",

@@ -12,7 +12,7 @@ namespace lethe::svdd {
 namespace {
 
 // The distinct keys of the margin and error sets, margin first.
-struct Support {
+struct DualSupport {
   std::vector<int64_t> ids;
   size_t num_margin = 0;
   std::vector<double> a_totals;     // W, a summed over the copies
@@ -20,8 +20,8 @@ struct Support {
   std::vector<bool> has_dual;       // some copy's p is not 0, although they may cancel in Y
 };
 
-Support SupportOf(const KeyGroups& groups, const Solution& solution) {
-  Support support;
+DualSupport DualSupportOf(const KeyGroups& groups, const Solution& solution) {
+  DualSupport support;
   for (const Partition wanted : {Partition::kMargin, Partition::kError}) {
     for (int64_t group = 0; group < groups.num_groups(); ++group) {
       const double weight = groups.weights()[static_cast<size_t>(group)];
@@ -40,7 +40,7 @@ Support SupportOf(const KeyGroups& groups, const Solution& solution) {
 
 // p per rank for a margin set that is not empty.
 std::vector<double> MarginDual(GramCache* gram, const Params& params, double mass,
-                               const Support& support, const SolutionAdjoint& adjoint,
+                               const DualSupport& support, const SolutionAdjoint& adjoint,
                                CholeskyFactor* factor) {
   const KeyGroups& groups = gram->groups();
   const size_t n = static_cast<size_t>(groups.num_keys());
@@ -82,7 +82,7 @@ std::vector<double> MarginDual(GramCache* gram, const Params& params, double mas
 
 // p per rank where a is constant: the keys whose h is rho.
 std::vector<double> EmptyMarginDual(GramCache* gram, const Params& params, double mass,
-                                    const Support& support, double rho_adjoint) {
+                                    const DualSupport& support, double rho_adjoint) {
   const KeyGroups& groups = gram->groups();
   std::vector<double> dual(static_cast<size_t>(groups.num_keys()), 0.0);
   std::vector<double> column(support.ids.size());
@@ -115,7 +115,7 @@ struct PairSums {
   double spread = 0.0;          // sum_h W_h K_gh |y_g - y_h|^2
 };
 
-void SumPairs(const KeyGroups& groups, const Support& support, size_t at,
+void SumPairs(const KeyGroups& groups, const DualSupport& support, size_t at,
               absl::Span<const double> column, PairSums* sums) {
   const size_t dim = static_cast<size_t>(groups.dim());
   std::fill(sums->by_a.begin(), sums->by_a.end(), 0.0);
@@ -140,7 +140,7 @@ void SumPairs(const KeyGroups& groups, const Support& support, size_t at,
 }
 
 void AddKeyGradients(GramCache* gram, const Params& params, const Solution& solution,
-                     const Support& support, SolutionGradient* gradient) {
+                     const DualSupport& support, SolutionGradient* gradient) {
   const KeyGroups& groups = gram->groups();
   const size_t dim = static_cast<size_t>(groups.dim());
   const size_t d = support.ids.size();
@@ -178,7 +178,7 @@ SolutionGradient SolutionBackward(GramCache* gram, const Params& params, const S
   gradient.keys.assign(n * static_cast<size_t>(params.key_dim), 0.0);
   if (n == 0) return gradient;
   const KeyGroups& groups = gram->groups();
-  Support support = SupportOf(groups, solution);
+  DualSupport support = DualSupportOf(groups, solution);
   gradient.dual = support.num_margin > 0
                       ? MarginDual(gram, params, solution.mass, support, adjoint, factor)
                       : EmptyMarginDual(gram, params, solution.mass, support, adjoint.rho);

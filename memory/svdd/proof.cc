@@ -87,6 +87,11 @@ class Prover {
   void EvaluateGradients();
   double Gap() const;
   double RhoDistance() const;
+  struct Gradients {
+    DoubleDouble error_max;
+    DoubleDouble reserve_min;
+  };
+  Gradients OuterGradients() const;
   double SmallestMargin() const;
   void Count(OptimalityBounds* bounds) const;
   void SetGapBounds(OptimalityBounds* bounds) const;
@@ -184,25 +189,32 @@ double Prover::RhoDistance() const {
   return SumUp(Up(Abs(*at)), g_error_);
 }
 
+// The largest g over E and the smallest over R; infinite where there is none.
+Prover::Gradients Prover::OuterGradients() const {
+  Gradients outer{-kInfinity, kInfinity};
+  for (size_t i = 0; i < n_; ++i) {
+    if (classes_[i] == Partition::kError) {
+      outer.error_max = outer.error_max < g_[i] ? g_[i] : outer.error_max;
+    } else if (classes_[i] == Partition::kReserve) {
+      outer.reserve_min = g_[i] < outer.reserve_min ? g_[i] : outer.reserve_min;
+    }
+  }
+  return outer;
+}
+
 double Prover::SmallestMargin() const {
   if (static_cast<double>(n_) <= params_.box_mass) return kInfinity;
   double smallest = kInfinity;
-  DoubleDouble error_max = -kInfinity;   // of g over E
-  DoubleDouble reserve_min = kInfinity;  // of g over R
   bool has_margin = false;
   for (size_t i = 0; i < n_; ++i) {
-    if (classes_[i] == Partition::kMargin) {
-      has_margin = true;
-      smallest = std::min({smallest, a_[i], NextBelow(1.0 - a_[i])});
-    } else if (classes_[i] == Partition::kError) {
-      error_max = error_max < g_[i] ? g_[i] : error_max;
-    } else {
-      reserve_min = g_[i] < reserve_min ? g_[i] : reserve_min;
-    }
+    if (classes_[i] != Partition::kMargin) continue;
+    has_margin = true;
+    smallest = std::min({smallest, a_[i], NextBelow(1.0 - a_[i])});
   }
+  const Gradients outer = OuterGradients();
   // In a-units; with an empty margin rho is free between the two, so half the gap counts.
-  const DoubleDouble of_gradients =
-      has_margin ? std::min(reserve_min, -error_max) : (reserve_min - error_max) * 0.5;
+  const DoubleDouble of_gradients = has_margin ? std::min(outer.reserve_min, -outer.error_max)
+                                               : (outer.reserve_min - outer.error_max) * 0.5;
   // Neither R nor E to compare with: without a margin set that is no solution for n > M.
   if (!std::isfinite(of_gradients.hi)) return has_margin ? smallest : -kInfinity;
   return std::min(smallest, Down((of_gradients - g_error_) * mass_));
@@ -235,18 +247,10 @@ bool Prover::ProveSinglePoint() const {
 
 // |E| = m, and every reserve g above every error g: with rho between them the KKT conditions hold.
 bool Prover::ProveEmptyMargin() const {
-  double num_error = 0.0;
-  DoubleDouble error_max = -kInfinity;
-  DoubleDouble reserve_min = kInfinity;
-  for (size_t i = 0; i < n_; ++i) {
-    if (classes_[i] == Partition::kError) {
-      num_error += 1.0;
-      error_max = error_max < g_[i] ? g_[i] : error_max;
-    } else {
-      reserve_min = g_[i] < reserve_min ? g_[i] : reserve_min;
-    }
-  }
-  return num_error == mass_ && Down(reserve_min - error_max) > 2.0 * g_error_;
+  const auto num_error =
+      static_cast<double>(std::count(classes_.begin(), classes_.end(), Partition::kError));
+  const Gradients outer = OuterGradients();
+  return num_error == mass_ && Down(outer.reserve_min - outer.error_max) > 2.0 * g_error_;
 }
 
 Enclosure Prover::Enclose() const {

@@ -12,12 +12,10 @@
 #include "kernels/base/status_macros.h"
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/incremental.h"
+#include "memory/svdd/libsvm_peer.h"
 #include "server/bench/benches.h"
 #include "server/bench/report.h"
-
-#ifdef LETHE_HAVE_LIBSVM
-#include <libsvm/svm.h>
-#endif
+#include "server/model/support_state.h"
 
 namespace lethe::bench {
 namespace {
@@ -52,38 +50,11 @@ class Keys {
 double Sigma() { return std::sqrt(2.0 * kDim); }
 
 // Seconds of one training by libsvm; less than 0 where there is none.
-double LibsvmSeconds([[maybe_unused]] const std::vector<double>& keys) {
-#ifdef LETHE_HAVE_LIBSVM
-  std::vector<svm_node> nodes;
-  std::vector<svm_node*> rows;
-  const size_t n = keys.size() / kDim;
-  nodes.reserve(n * (kDim + 1));
-  for (size_t i = 0; i < n; ++i) {
-    rows.push_back(nodes.data() + nodes.size());
-    for (size_t c = 0; c < kDim; ++c) {
-      nodes.push_back({static_cast<int>(c) + 1, keys[i * kDim + c]});
-    }
-    nodes.push_back({-1, 0.0});
-  }
-  std::vector<double> labels(n, 1.0);
-  const svm_problem problem = {static_cast<int>(n), labels.data(), rows.data()};
-  svm_parameter parameter = {};
-  parameter.shrinking = 1;  // svm-train's default
-  parameter.svm_type = ONE_CLASS;
-  parameter.kernel_type = RBF;
-  parameter.gamma = 1.0 / (Sigma() * Sigma());
-  parameter.nu = kNu;
-  parameter.eps = kTolerance;
-  parameter.cache_size = 4096;
-  svm_set_print_string_function([](const char* /*text*/) {});
+double LibsvmSeconds(const std::vector<double>& keys) {
+  if (!svdd::HasLibsvm()) return -1.0;
   const double start = Now();
-  svm_model* model = svm_train(&problem, &parameter);
-  const double seconds = Now() - start;
-  svm_free_and_destroy_model(&model);
-  return seconds;
-#else
-  return -1.0;
-#endif
+  svdd::TrainLibsvm(keys, {kDim, Sigma(), kNu, kTolerance, 4096.0});
+  return Now() - start;
 }
 
 // What the state digest of a session of vectors covers: the tree over its keys (here without values) and
@@ -102,18 +73,7 @@ class DigestedState {
   void Erase(int64_t rank) { tree_.Erase(static_cast<uint64_t>(rank)); }
 
   audit::Sha256Digest Digest(const svdd::Solution& solution) const {
-    audit::SupportState support;
-    support.sigma = params_.sigma;
-    support.box_mass = params_.box_mass;
-    support.ridge = params_.ridge;
-    support.num_gated = static_cast<uint64_t>(solution.num_keys);
-    support.rho = solution.rho;
-    for (size_t i = 0; i < solution.classes.size(); ++i) {
-      if (solution.classes[i] == Partition::kReserve) continue;
-      support.rows.push_back(
-          {i, static_cast<audit::SupportClass>(solution.classes[i]), solution.a[i]});
-    }
-    support.inputs_root = tree_.Root();
+    const audit::SupportState support = SupportStateOf(params_, solution, tree_.Root());
     audit::StateParts parts;
     parts.Add(audit::SupportPartName(0, 0, 0), audit::SupportStateBytes(support));
     return parts.Digest();
@@ -290,11 +250,12 @@ absl::Status RunSvddBench(const BenchOptions& options) {
         "normal keys, d = %lld, nu = %.1f, sigma^2 = 2d, ridge 2^-11; %d operations of each "
         "kind, canonical form included\n",
         static_cast<long long>(kDim), kNu, options.runs);
-#ifdef LETHE_HAVE_LIBSVM
-    std::printf("libsvm %d: one-class RBF, eps %.0e, one training\n\n", libsvm_version, kTolerance);
-#else
-    std::printf("libsvm was not found when this was built\n\n");
-#endif
+    if (svdd::HasLibsvm()) {
+      std::printf("libsvm %d: one-class RBF, eps %.0e, one training\n\n", svdd::LibsvmVersion(),
+                  kTolerance);
+    } else {
+      std::printf("libsvm was not found when this was built\n\n");
+    }
     std::printf("%7s  %-22s %11s %11s %11s %11s %11s %9s\n", "keys", "what", "median ms", "least",
                 "greatest", "and digest", "libsvm ms", "ratio");
   }

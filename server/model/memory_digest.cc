@@ -2,30 +2,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "server/model/memory_group.h"
+#include "server/model/support_state.h"
 
 namespace lethe {
-namespace {
-
-audit::SupportState SupportOf(const svdd::SvHeadView& view, const audit::InputTree& tree) {
-  audit::SupportState support;
-  support.sigma = view.params->sigma;
-  support.box_mass = view.params->box_mass;
-  support.ridge = view.params->ridge;
-  support.num_gated = static_cast<uint64_t>(view.solution->num_keys);
-  support.rho = view.solution->rho;
-  for (size_t i = 0; i < view.solution->classes.size(); ++i) {
-    const svdd::Partition part = view.solution->classes[i];
-    if (part == svdd::Partition::kReserve) continue;
-    const auto support_class = part == svdd::Partition::kMargin ? audit::SupportClass::kMargin
-                                                                : audit::SupportClass::kError;
-    support.rows.push_back({i, support_class, view.solution->a[i]});
-  }
-  support.inputs_root = tree.Root();
-  return support;
-}
-
-}  // namespace
-
 void MemoryGroup::AppendDigestParts(const std::string& prefix, audit::StateParts* parts) const {
   ByteWriter tails;
   tails_.q.AppendTo(&tails);
@@ -33,8 +12,9 @@ void MemoryGroup::AppendDigestParts(const std::string& prefix, audit::StateParts
   tails_.v.AppendTo(&tails);
   parts->Add(prefix + ".conv", tails.bytes());
   for (size_t head = 0; head < key_trees_.size(); ++head) {
+    const svdd::SvHeadView view = sv_memory_->head(static_cast<int64_t>(head));
     const audit::SupportState support =
-        SupportOf(sv_memory_->head(static_cast<int64_t>(head)), key_trees_[head]);
+        SupportStateOf(*view.params, *view.solution, key_trees_[head].Root());
     parts->Add(absl::StrCat(prefix, ".head.", head, ".support"), SupportStateBytes(support));
   }
   ByteWriter state;
