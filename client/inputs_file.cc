@@ -36,11 +36,17 @@ Json OptionsToJson(const v1::MemoryOptions& options) {
   return object;
 }
 
+// Out of an int's range: -1, which the server refuses by name.
+int32_t Int32Of(const Json& value) {
+  const auto wide = value.get<int64_t>();
+  return wide < 0 || wide > std::numeric_limits<int32_t>::max() ? -1 : static_cast<int32_t>(wide);
+}
+
 absl::StatusOr<v1::MemoryOptions> OptionsFromJson(const Json& object) {
   v1::MemoryOptions options;
   for (const auto& [key, value] : object.items()) {
     if (key == "ovq_slots" && value.is_number_integer()) {
-      options.set_ovq_slots(value.get<int32_t>());
+      options.set_ovq_slots(Int32Of(value));
     } else if (key == "sv_box_mass" && value.is_number()) {
       options.set_sv_box_mass(value.get<double>());
     } else if (key == "sv_sigma" && value.is_number()) {
@@ -95,19 +101,13 @@ absl::StatusOr<VectorMatrix> RowsFromJson(const Json& object, const char* field,
   return matrix;
 }
 
-// Out of an int's range: -1, which the server refuses by name.
-int32_t DimOf(const Json& value) {
-  const auto wide = value.get<int64_t>();
-  return wide < 0 || wide > std::numeric_limits<int32_t>::max() ? -1 : static_cast<int32_t>(wide);
-}
-
 absl::StatusOr<v1::VectorOptions> VectorOptionsFromJson(const Json& object) {
   v1::VectorOptions options;
   for (const auto& [key, value] : object.items()) {
     if (key == "key_dim" && value.is_number_integer()) {
-      options.set_key_dim(DimOf(value));
+      options.set_key_dim(Int32Of(value));
     } else if (key == "value_dim" && value.is_number_integer()) {
-      options.set_value_dim(DimOf(value));
+      options.set_value_dim(Int32Of(value));
     } else if (key == "sigma" && value.is_number()) {
       options.set_sigma(value.get<double>());
     } else if (key == "box_mass" && value.is_number()) {

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/append_report.h"
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
 #include "client/commands/progress.h"
 #include "client/commands/report.h"
 #include "client/commands/request_parts.h"
-#include "client/id_ranges.h"
 
 #include "kernels/base/status_macros.h"
 
@@ -55,11 +55,7 @@ absl::Status AppendParts(Context& context, const std::string& text, v1::AppendRe
     request.mutable_input()->set_text(text.substr(done, num_bytes));
     request.set_request_id(PartId(request_id, done / kBytesPerCall, num_parts));
     LETHE_ASSIGN_OR_RETURN(const v1::AppendResponse response, client->Append(request));
-    if (done == 0) {
-      appended->mutable_token_ids()->set_first(response.token_ids().first());
-    }
-    appended->mutable_token_ids()->set_end(response.token_ids().end());
-    appended->set_num_inputs(response.num_inputs());
+    MergeAppended(response, appended);
     done += num_bytes;
     progress.Update(absl::StrCat(done, " of ", text.size(), " bytes"));
   } while (done < text.size());
@@ -70,28 +66,10 @@ absl::Status Append(Context& context, const AppendOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
   LETHE_RETURN_IF_ERROR(CheckPartIds(options.request.request_id(), NumParts(text.size()), "text"));
   v1::AppendResponse appended;
-  absl::Status status = AppendParts(context, text, options.request, &appended);
-  const v1::TokenRange& ids = appended.token_ids();
-  if (!status.ok()) {
-    if (appended.has_token_ids()) {
-      context.err() << "lethe: only the first part of the text was appended, token_ids "
-                    << FormatRange(ids) << "\n";
-    }
-    return status;
-  }
-  if (context.json()) {
-    context.PrintJson(Json{{"token_ids", {{"first", ids.first()}, {"end", ids.end()}}},
-                           {"num_inputs", appended.num_inputs()}});
-    return absl::OkStatus();
-  }
-  context.out() << "Appended "
-                << FormatCount(static_cast<int64_t>(ids.end() - ids.first()), "token")
-                << ", token_ids " << FormatRange(ids);
-  if (!options.request.subject().empty()) {
-    context.out() << ", subject " << OneLine(options.request.subject());
-  }
-  context.out() << ". The session now holds " << appended.num_inputs() << ".\n" << std::flush;
-  return absl::OkStatus();
+  const absl::Status status = AppendParts(context, text, options.request, &appended);
+  return ReportAppended(context, status,
+                        {appended.token_ids(), appended.num_inputs(), options.request.subject()},
+                        {"text", "token"});
 }
 
 }  // namespace

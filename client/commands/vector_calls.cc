@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/commands/append_report.h"
 #include "client/commands/files.h"
 #include "client/commands/request_parts.h"
 
@@ -59,11 +60,7 @@ absl::Status AppendRows(Client& client, v1::AppendVectorsRequest request, const 
     }
     request.set_request_id(PartId(request_id, part, num_parts));
     LETHE_ASSIGN_OR_RETURN(const v1::AppendVectorsResponse response, client.AppendVectors(request));
-    if (part == 0) {
-      appended->mutable_token_ids()->set_first(response.token_ids().first());
-    }
-    appended->mutable_token_ids()->set_end(response.token_ids().end());
-    appended->set_num_inputs(response.num_inputs());
+    MergeAppended(response, appended);
     progress(first + count);
   }
   return absl::OkStatus();

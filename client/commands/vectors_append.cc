@@ -3,12 +3,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/append_report.h"
 #include "client/commands/commands.h"
 #include "client/commands/progress.h"
 #include "client/commands/report.h"
 #include "client/commands/request_parts.h"
 #include "client/commands/vector_calls.h"
-#include "client/id_ranges.h"
 
 #include "kernels/base/status_macros.h"
 
@@ -51,26 +51,9 @@ absl::Status Append(Context& context, const AppendOptions& options) {
     };
     status = AppendRows(*client, options.request, rows, show, &appended);
   }
-  const v1::TokenRange& ids = appended.token_ids();
-  if (!status.ok()) {
-    if (appended.has_token_ids()) {
-      context.err() << "lethe: only the first part of the file was appended, token_ids "
-                    << FormatRange(ids) << "\n";
-    }
-    return status;
-  }
-  if (context.json()) {
-    context.PrintJson(Json{{"token_ids", {{"first", ids.first()}, {"end", ids.end()}}},
-                           {"num_inputs", appended.num_inputs()}});
-    return absl::OkStatus();
-  }
-  context.out() << "Appended " << FormatCount(rows.keys.num_rows, "vector") << ", token_ids "
-                << FormatRange(ids);
-  if (!options.request.subject().empty()) {
-    context.out() << ", subject " << OneLine(options.request.subject());
-  }
-  context.out() << ". The session now holds " << appended.num_inputs() << ".\n" << std::flush;
-  return absl::OkStatus();
+  return ReportAppended(context, status,
+                        {appended.token_ids(), appended.num_inputs(), options.request.subject()},
+                        {"file", "vector"});
 }
 
 }  // namespace
