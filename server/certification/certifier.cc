@@ -189,8 +189,11 @@ absl::StatusOr<FetchedCertificate> GetCertificate(
     const AuditTrail& trail,
     const std::shared_ptr<SessionEntry>& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   FairMutexLock lock(&entry->mutex);
-  // A bundle is computed.
-  LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
+  std::optional<ComputeSlot> slot;  // a record is read, a bundle computed
+  if (include_bundle) {
+    LETHE_ASSIGN_OR_RETURN(ComputeSlot acquired, scheduler->Acquire(call));
+    slot.emplace(std::move(acquired));
+  }
   LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   const std::vector<RecordRef>& refs = entry->record_refs;
   if (refs.empty() || seq > refs.size()) {

@@ -5,11 +5,10 @@
 #include <iterator>
 #include <utility>
 
-#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "server/certification/fork_forget.h"
+#include "server/certification/removal.h"
 #include "server/certification/session_methods.h"
-#include "server/certification/sv_heads.h"
 #include "server/error/error_info.h"
 
 namespace lethe {
@@ -56,14 +55,6 @@ std::vector<uint64_t> Merge(const std::vector<uint64_t>& a, const std::vector<ui
   return merged;
 }
 
-std::vector<uint64_t> Without(const std::vector<uint64_t>& ids,
-                              const std::vector<uint64_t>& removed) {
-  std::vector<uint64_t> rest;
-  std::set_difference(ids.begin(), ids.end(), removed.begin(), removed.end(),
-                      std::back_inserter(rest));
-  return rest;
-}
-
 ForgetReceipt ReceiptOfPlan(const ForgetPlan& plan, DerivedPolicy policy) {
   ForgetReceipt receipt;
   const bool take = policy == DerivedPolicy::kForgetDerived;
@@ -100,25 +91,17 @@ ForgetReceipt ReceiptOfResult(const ForgetResult& result) {
 
 audit::RecordDraft DraftForget(const ForgetCommand& command, const AuditTrail& trail,
                                const SessionEntry& entry, const Inputs& before,
-                               const AnyStagedForget& staged) {
+                               const AnyStagedForget& staged)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
   const ForgetResult& result = staged.result();
-  audit::RecordDraft draft = StartDraft(trail, audit::RecordKind::kForget, entry, command.nonce,
-                                        command.request.request_id);
-  draft.digest_before = result.digest_before;
-  draft.digest_after = result.digest_after;
-  draft.forgotten = Merge(result.forgotten_ids, result.derived_removed_ids);
-  draft.retained = Without(RetainedIds(before), draft.forgotten);
+  audit::RecordDraft draft =
+      DraftRemoval(StartDraft(trail, audit::RecordKind::kForget, entry, command.nonce,
+                              command.request.request_id),
+                   entry, before, Merge(result.forgotten_ids, result.derived_removed_ids), staged);
   draft.derived_policy = ToAuditPolicy(command.policy);
   draft.derived_kept = result.derived_kept_ids;
   // Conservative: what an earlier Forget kept may be what this one removes.
   draft.retains_derived = before.any_derived_from_forgotten();
-  draft.layers = LayerReports(entry, result.way);
-  draft.inputs_evicted = HasSelected(entry);
-  for (const SvHead& head : staged.SvHeads()) {
-    draft.memories.push_back(DraftHead(head, draft.retained));
-  }
-  draft.stores = {{"session-memory", "replaced"}};
-  if (entry.model != nullptr) draft.stores.push_back({"session-snapshots", "destroyed"});
   return draft;
 }
 
@@ -146,14 +129,8 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
   // Nothing below can fail: the session has been locked since it was staged.
-  LETHE_CHECK(session->CommitStaged(*std::move(staged)).ok());
-  entry->mark.epoch += 1;
-  entry->mark.num_forgotten += receipt.num_forgotten;
+  receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   forks.Commit();
-  entry->requests.AfterForget(receipt.forgotten);
-  receipt.record =
-      MakeRecordRef(*record, audit::RecordKind::kForget, entry->mark, session->num_tokens());
-  entry->record_refs.push_back(*receipt.record);
   receipt.duration_us =
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
   entry->requests.Remember(command.request, std::make_shared<ForgetAnswer>(receipt));

@@ -4,10 +4,8 @@
 
 #include "absl/base/thread_annotations.h"
 
-#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
-#include "server/certification/session_methods.h"
-#include "server/certification/sv_heads.h"
+#include "server/certification/removal.h"
 #include "server/error/error_info.h"
 
 namespace lethe {
@@ -42,25 +40,6 @@ absl::Status CheckCertified(uint64_t certified_seq, const SessionEntry& entry)
   return absl::OkStatus();
 }
 
-audit::RecordDraft DraftSelection(const EvictCommand& command, const AuditTrail& trail,
-                                  const SessionEntry& entry, const Inputs& after,
-                                  const AnyStagedForget& staged) {
-  const ForgetResult& result = staged.result();
-  audit::RecordDraft draft = StartDraft(trail, audit::RecordKind::kSelect, entry, command.nonce,
-                                        command.request.request_id);
-  draft.digest_before = result.digest_before;
-  draft.digest_after = result.digest_after;
-  draft.forgotten = result.forgotten_ids;
-  draft.retained = RetainedIds(after);
-  draft.inputs_evicted = true;
-  draft.layers = LayerReports(entry, result.way);
-  for (const SvHead& head : staged.SvHeads()) {
-    draft.memories.push_back(DraftHead(head, draft.retained));
-  }
-  draft.stores = {{"session-memory", "replaced"}};
-  return draft;
-}
-
 absl::StatusOr<EvictReceipt> Execute(const EvictCommand& command, const Call& call,
                                      const AuditTrail& trail, VectorSession* session,
                                      SessionEntry* entry)
@@ -72,23 +51,20 @@ absl::StatusOr<EvictReceipt> Execute(const EvictCommand& command, const Call& ca
     return WithErrorInfo(staged.status(), {"NO_RESERVE", {{"field", "session_id"}}});
   }
   const audit::RecordDraft draft =
-      DraftSelection(command, trail, *entry, session->inputs(), **staged);
+      DraftRemoval(StartDraft(trail, audit::RecordKind::kSelect, *entry, command.nonce,
+                              command.request.request_id),
+                   *entry, session->inputs(), (*staged)->result().forgotten_ids, **staged);
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records);
   if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
   // Nothing below can fail: the session has been locked since it was staged.
-  LETHE_CHECK(session->CommitStaged(*std::move(staged)).ok());
   EvictReceipt receipt;
+  receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   receipt.evicted = ToRanges(draft.forgotten);
   receipt.num_evicted = static_cast<int64_t>(draft.forgotten.size());
   receipt.num_inputs = session->num_tokens();
   receipt.epoch = session->epoch();
   receipt.digest_after = draft.digest_after;
-  entry->mark.epoch += 1;
-  entry->requests.AfterForget(receipt.evicted);
-  receipt.record =
-      MakeRecordRef(*record, audit::RecordKind::kSelect, entry->mark, session->num_tokens());
-  entry->record_refs.push_back(receipt.record);
   entry->requests.Remember(command.request, std::make_shared<EvictAnswer>(receipt));
   entry->Publish();
   return receipt;
@@ -107,10 +83,8 @@ absl::StatusOr<EvictReceipt> EvictReserve(const EvictCommand& command, const Cal
     return receipt;
   }
   LETHE_ASSIGN_OR_RETURN(VectorSession * session, entry->LiveVectorSession());
-  if (!session->options().selection) {
-    return Precondition("SELECTION_NOT_ALLOWED", "session_id",
-                        "session_id: this session was created without selection: its reserve keys "
-                        "stay");
+  if (const absl::Status allowed = session->CheckSelection(); !allowed.ok()) {
+    return WithErrorInfo(allowed, {"SELECTION_NOT_ALLOWED", {{"field", "session_id"}}});
   }
   LETHE_RETURN_IF_ERROR(CheckCertified(command.certified_seq, *entry));
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));

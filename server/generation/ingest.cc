@@ -11,17 +11,6 @@
 namespace lethe {
 namespace {
 
-class AppendAnswer : public StoredAnswer {
- public:
-  explicit AppendAnswer(const AppendReceipt& value) : receipt(value) {}
-  bool BroughtIn(absl::Span<const TokenIdRange> token_ids) const override {
-    return std::any_of(token_ids.begin(), token_ids.end(), [&](const TokenIdRange& range) {
-      return range.first < receipt.token_ids.end && receipt.token_ids.first < range.end;
-    });
-  }
-  const AppendReceipt receipt;
-};
-
 absl::Status Gone() { return absl::CancelledError("the client went away"); }
 
 absl::Status CheckGoOn(const Call& call) {

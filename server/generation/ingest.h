@@ -25,6 +25,7 @@
 #include "absl/types/span.h"
 
 #include "server/generation/generation_target.h"
+#include "server/session_registry/append_answer.h"
 
 namespace lethe {
 
@@ -51,10 +52,6 @@ struct AppendCommand {
   std::vector<int32_t> vocab_ids;
   std::string subject;
   RequestKey request;
-};
-struct AppendReceipt {
-  TokenIdRange token_ids;
-  int64_t num_inputs = 0;  // retained after the call
 };
 absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const Call& call,
                                            ComputeScheduler* scheduler,

@@ -77,7 +77,7 @@ class MemoryService final : public v1::MemoryService::Service {
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       command.subject = request->subject();
       command.request = MakeRequestKey(*request, request->request_id());
-      LETHE_ASSIGN_OR_RETURN(const AppendVectorsReceipt receipt,
+      LETHE_ASSIGN_OR_RETURN(const AppendReceipt receipt,
                              lethe::AppendVectors(command, call, &core_->scheduler, entry));
       SetRange(receipt.token_ids, response->mutable_token_ids());
       response->set_num_inputs(receipt.num_inputs);

@@ -91,6 +91,13 @@ void Inputs::DropUnusedLabels() {
   for (Input& input : inputs_) input.subject_index = new_index[input.subject_index];
 }
 
+std::vector<uint64_t> Inputs::IdsAt(absl::Span<const int64_t> ranks) const {
+  std::vector<uint64_t> token_ids;
+  token_ids.reserve(ranks.size());
+  for (const int64_t rank : ranks) token_ids.push_back(at(rank).token_id);
+  return token_ids;
+}
+
 int64_t Inputs::FindRank(uint64_t token_id) const {
   const auto [first, end] = RanksOf({token_id, token_id + 1});
   return first < end ? first : -1;

@@ -62,6 +62,7 @@ class Inputs {
   // derived_from_forgotten.
   void Remove(absl::Span<const int64_t> ranks);
 
+  std::vector<uint64_t> IdsAt(absl::Span<const int64_t> ranks) const;
   int64_t FindRank(uint64_t token_id) const;  // -1: not retained
   // Ranks with first <= token_id < end, as a half-open rank range.
   std::pair<int64_t, int64_t> RanksOf(const TokenIdRange& range) const;

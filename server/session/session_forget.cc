@@ -35,13 +35,6 @@ std::vector<SvHead> StagedForget::SvHeads() const { return SvHeadsOf(*staging_->
 
 namespace {
 
-std::vector<uint64_t> IdsOf(const Inputs& inputs, const std::vector<int64_t>& ranks) {
-  std::vector<uint64_t> token_ids;
-  token_ids.reserve(ranks.size());
-  for (const int64_t rank : ranks) token_ids.push_back(inputs.at(rank).token_id);
-  return token_ids;
-}
-
 struct PlannedForget {
   ForgetPlan plan;
   ForgetRoute route;
@@ -149,8 +142,8 @@ PlannedForget PlanOf(const Inputs& inputs, const ModelState& state, const Snapsh
                      ForgetSelection selection, std::optional<ForgetWay> way) {
   PlannedForget planned;
   ForgetPlan& plan = planned.plan;
-  plan.selected_ids = IdsOf(inputs, selection.selected);
-  plan.derived_ids = IdsOf(inputs, selection.derived);
+  plan.selected_ids = inputs.IdsAt(selection.selected);
+  plan.derived_ids = inputs.IdsAt(selection.derived);
   plan.num_tokens_before = inputs.size();
   plan.num_tokens_after = inputs.size() - static_cast<int64_t>(selection.removed.size());
   plan.first_rank = selection.removed.front();

@@ -15,17 +15,6 @@ namespace {
 // A page fits into the 4 MiB that a gRPC client takes unless told otherwise.
 constexpr int64_t kPageNumbers = (int64_t{1} << 20) / static_cast<int64_t>(sizeof(double));
 
-class AppendVectorsAnswer : public StoredAnswer {
- public:
-  explicit AppendVectorsAnswer(const AppendVectorsReceipt& value) : receipt(value) {}
-  bool BroughtIn(absl::Span<const TokenIdRange> token_ids) const override {
-    return std::any_of(token_ids.begin(), token_ids.end(), [&](const TokenIdRange& range) {
-      return range.first < receipt.token_ids.end && receipt.token_ids.first < range.end;
-    });
-  }
-  const AppendVectorsReceipt receipt;
-};
-
 absl::Status WithAppendReason(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
@@ -39,20 +28,19 @@ absl::Status WithAppendReason(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<AppendVectorsReceipt> AppendVectors(const AppendVectorsCommand& command,
-                                                   const Call& call, ComputeScheduler* scheduler,
-                                                   const std::shared_ptr<SessionEntry>& entry) {
+absl::StatusOr<AppendReceipt> AppendVectors(const AppendVectorsCommand& command, const Call& call,
+                                            ComputeScheduler* scheduler,
+                                            const std::shared_ptr<SessionEntry>& entry) {
   FairMutexLock lock(&entry->mutex);
-  LETHE_ASSIGN_OR_RETURN(const auto answer,
-                         entry->requests.Find<AppendVectorsAnswer>(command.request));
+  LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<AppendAnswer>(command.request));
   if (answer != nullptr) return answer->receipt;
   LETHE_ASSIGN_OR_RETURN(VectorSession * session, entry->LiveVectorSession());
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   const absl::StatusOr<TokenIdRange> token_ids =
       session->Append(command.keys, command.values, command.subject);
   if (!token_ids.ok()) return WithAppendReason(token_ids.status());
-  const AppendVectorsReceipt receipt = {*token_ids, session->num_tokens()};
-  entry->requests.Remember(command.request, std::make_shared<AppendVectorsAnswer>(receipt));
+  const AppendReceipt receipt = {*token_ids, session->num_tokens()};
+  entry->requests.Remember(command.request, std::make_shared<AppendAnswer>(receipt));
   entry->Publish();
   return receipt;
 }

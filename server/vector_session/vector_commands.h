@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 
 #include "server/scheduler/compute_scheduler.h"
+#include "server/session_registry/append_answer.h"
 #include "server/session_registry/session_entry.h"
 #include "server/vector_session/vector_session.h"
 
@@ -35,13 +36,9 @@ struct AppendVectorsCommand {
   std::string subject;
   RequestKey request;
 };
-struct AppendVectorsReceipt {
-  TokenIdRange token_ids;
-  int64_t num_inputs = 0;
-};
-absl::StatusOr<AppendVectorsReceipt> AppendVectors(const AppendVectorsCommand& command,
-                                                   const Call& call, ComputeScheduler* scheduler,
-                                                   const std::shared_ptr<SessionEntry>& entry);
+absl::StatusOr<AppendReceipt> AppendVectors(const AppendVectorsCommand& command, const Call& call,
+                                            ComputeScheduler* scheduler,
+                                            const std::shared_ptr<SessionEntry>& entry);
 
 absl::StatusOr<VectorReads> ReadVectors(absl::Span<const double> queries, const Call& call,
                                         ComputeScheduler* scheduler,

@@ -11,6 +11,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/model/model.h"
 #include "server/model/numerics_id.h"
+#include "server/model/support_state.h"
 #include "server/session/forget_selection.h"
 #include "server/vector_session/vector_rows.h"
 
@@ -23,12 +24,6 @@ constexpr size_t kLeavesOneByOne = 16;
 absl::string_view BytesOf(absl::Span<const double> numbers) {
   return absl::string_view(reinterpret_cast<const char*>(numbers.data()),
                            numbers.size() * sizeof(double));
-}
-
-std::vector<uint64_t> IdsOf(const Inputs& inputs, absl::Span<const int64_t> ranks) {
-  std::vector<uint64_t> ids;
-  for (const int64_t rank : ranks) ids.push_back(inputs.at(rank).token_id);
-  return ids;
 }
 
 }  // namespace
@@ -156,8 +151,6 @@ void VectorSession::EraseLeaves(absl::Span<const int64_t> ranks) {
 }
 
 audit::StateParts VectorSession::StateParts() const {
-  const svdd::Params& params = options_.params;
-  const svdd::Solution& solution = solver_->solution();
   audit::StateParts parts;
   parts.Add("model", audit::AsStringView(ModelDigest(options_)));
   parts.Add("numerics", audit::AsStringView(NumericsId()));
@@ -165,20 +158,8 @@ audit::StateParts VectorSession::StateParts() const {
   ByteWriter count;
   count.U64(static_cast<uint64_t>(num_tokens()));
   parts.Add("tokens", count.bytes());
-  audit::SupportState support;
-  support.sigma = params.sigma;
-  support.box_mass = params.box_mass;
-  support.ridge = params.ridge;
-  support.num_gated = static_cast<uint64_t>(num_tokens());
-  support.rho = solution.rho;
-  for (size_t rank = 0; rank < solution.a.size(); ++rank) {
-    if (solution.classes[rank] == svdd::Partition::kReserve) continue;
-    const bool margin = solution.classes[rank] == svdd::Partition::kMargin;
-    support.rows.push_back({rank,
-                            margin ? audit::SupportClass::kMargin : audit::SupportClass::kError,
-                            solution.a[rank]});
-  }
-  support.inputs_root = tree_.Root();
+  const audit::SupportState support =
+      SupportStateOf(options_.params, solver_->solution(), tree_.Root());
   parts.Add(audit::SupportPartName(0, 0, 0), audit::SupportStateBytes(support));
   return parts;
 }
@@ -221,7 +202,7 @@ absl::StatusOr<ForgetPlan> VectorSession::PlanForget(const ForgetSelector& selec
                                                      std::optional<ForgetWay> way) const {
   LETHE_ASSIGN_OR_RETURN(ForgetSelection selection, SelectForForget(inputs_, selector, policy));
   ForgetPlan plan;
-  plan.selected_ids = IdsOf(inputs_, selection.selected);
+  plan.selected_ids = inputs_.IdsAt(selection.selected);
   plan.num_tokens_before = num_tokens();
   plan.num_tokens_after = num_tokens() - static_cast<int64_t>(selection.removed.size());
   plan.first_rank = selection.removed.front();
@@ -239,11 +220,14 @@ absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::Stage(
   return StageRemoval(std::move(plan.removed_ranks), plan.way, false);
 }
 
+absl::Status VectorSession::CheckSelection() const {
+  if (options_.selection) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "session_id: this session was created without selection: its reserve keys stay");
+}
+
 absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::StageEviction() {
-  if (!options_.selection) {
-    return absl::FailedPreconditionError(
-        "session_id: this session was created without selection: its reserve keys stay");
-  }
+  LETHE_RETURN_IF_ERROR(CheckSelection());
   std::vector<int64_t> ranks;
   const std::vector<svdd::Partition>& classes = solver_->solution().classes;
   for (size_t rank = 0; rank < classes.size(); ++rank) {
@@ -267,7 +251,7 @@ absl::StatusOr<std::unique_ptr<AnyStagedForget>> VectorSession::StageRemoval(
     std::vector<int64_t> ranks, ForgetWay way, bool eviction) {
   LETHE_CHECK(!staged_);
   ForgetResult result;
-  result.forgotten_ids = IdsOf(inputs_, ranks);
+  result.forgotten_ids = inputs_.IdsAt(ranks);
   result.num_tokens_before = num_tokens();
   result.num_tokens_after = num_tokens() - static_cast<int64_t>(ranks.size());
   result.first_rank = ranks.front();

@@ -78,6 +78,8 @@ class VectorSession final : public AnySession {
                                                          DerivedPolicy policy,
                                                          const Checkpoint& checkpoint,
                                                          std::optional<ForgetWay> way) override;
+  // FAILED_PRECONDITION when the options do not allow StageEviction.
+  absl::Status CheckSelection() const;
   // The removal of every reserve key: reads stay, bit for bit, what they are.
   absl::StatusOr<std::unique_ptr<AnyStagedForget>> StageEviction();
   absl::StatusOr<ForgetResult> CommitStaged(std::unique_ptr<AnyStagedForget> staged) override;
