@@ -17,14 +17,24 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
 target_compile_definitions(lethe_flags INTERFACE HWY_DISABLE_PCLMUL_AES)
+if(LETHE_CUDA)
+  # As on the CPU: a multiplication and an addition become one fma only where the source says so.
+  target_compile_options(lethe_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
+  target_compile_definitions(lethe_flags INTERFACE LETHE_CUDA=1)
+endif()
 if(LETHE_SANITIZE)
   add_compile_options(-fsanitize=${LETHE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LETHE_SANITIZE})
 endif()
 
-# lethe_library(name SOURCES a.cc … [DEPS t …] [PRIVATE_DEPS t …]): the target lethe_<name>, alias lethe::<name>.
+# lethe_library(name SOURCES a.cc … [CUDA_SOURCES a.cu …] [DEPS t …] [PRIVATE_DEPS t …]): the target lethe_<name>, alias
+# lethe::<name>. Without LETHE_CUDA the CUDA sources stay out, and LETHE_ON_CUDA (kernels/base/on_cuda.h) leaves out their calls.
 function(lethe_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;CUDA_SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(LETHE_CUDA)
+    list(APPEND ARG_SOURCES ${ARG_CUDA_SOURCES})
+  endif()
   if(ARG_SOURCES)
     add_library(lethe_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(lethe_${name} PUBLIC lethe_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})

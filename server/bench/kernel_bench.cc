@@ -1,0 +1,115 @@
+#include "server/bench/kernel_bench.h"
+
+#include <cstdio>
+
+#include "server/bench/report.h"
+
+namespace lethe::bench {
+namespace {
+
+constexpr size_t kCopyBytes = size_t{1} << 30;
+constexpr int kWarmUpRuns = 3;
+
+std::string DeviceName(DeviceKind kind) {
+  for (const Device& device : DescribeDevices()) {
+    if (device.kind == kind) return device.name;
+  }
+  return "unknown device";
+}
+
+// The ceiling of every kernel that is bound by bytes: a copy of kCopyBytes inside the device, read and
+// written bytes counted.
+class CopyCase : public KernelCase {
+ public:
+  std::string kernel() const override { return "copy"; }
+  std::string shape() const override { return std::to_string(kCopyBytes >> 20) + " MiB"; }
+  double tokens() const override { return 0.0; }
+  double state_bytes() const override { return 2.0 * static_cast<double>(kCopyBytes); }
+
+  absl::Status Prepare(Queue* queue) override {
+    const std::vector<float> values(kCopyBytes / sizeof(float), 1.5f);
+    LETHE_ASSIGN_OR_RETURN(from_, DeviceArray<float>::From(queue, values));
+    LETHE_ASSIGN_OR_RETURN(to_, DeviceArray<float>::Zeros(queue, values.size()));
+    return absl::OkStatus();
+  }
+  absl::Status Run(Queue* queue) override {
+    return queue->CopyOnDevice(from_.data(), kCopyBytes, to_.data());
+  }
+
+ private:
+  DeviceArray<float> from_;
+  DeviceArray<float> to_;
+};
+
+absl::StatusOr<Samples> Measure(Queue* queue, KernelCase* kernel_case, int runs) {
+  LETHE_RETURN_IF_ERROR(kernel_case->Prepare(queue));
+  Samples seconds;
+  for (int run = -kWarmUpRuns; run < runs; ++run) {
+    LETHE_ASSIGN_OR_RETURN(const double took, queue->Time([&] { return kernel_case->Run(queue); }));
+    if (run >= 0) seconds.values.push_back(took);
+  }
+  LETHE_RETURN_IF_ERROR(queue->Finish());
+  return seconds;
+}
+
+void Print(const KernelCase& kernel_case, const Samples& seconds, double copy_rate, bool json) {
+  const double median = seconds.Median();
+  const double token_rate = kernel_case.tokens() / median;
+  const double byte_rate = kernel_case.state_bytes() / median;
+  if (json) {
+    std::printf(
+        "{\"bench\":\"kernels\",\"kernel\":\"%s\",\"shape\":\"%s\",\"runs\":%zu,\"median_s\":%.9g,"
+        "\"min_s\":%.9g,\"max_s\":%.9g,\"tokens_per_s\":%.9g,\"state_bytes_per_s\":%.9g,"
+        "\"of_copy\":%.4f}\n",
+        kernel_case.kernel().c_str(), kernel_case.shape().c_str(), seconds.values.size(), median,
+        seconds.Min(), seconds.Max(), token_rate, byte_rate, byte_rate / copy_rate);
+    return;
+  }
+  std::printf("%-34s %-26s %10.4f %10.4f %10.4f", kernel_case.kernel().c_str(),
+              kernel_case.shape().c_str(), 1e3 * median, 1e3 * seconds.Min(), 1e3 * seconds.Max());
+  if (kernel_case.tokens() > 0.0) {
+    std::printf(" %10.3f", 1e-6 * token_rate);
+  } else {
+    std::printf(" %10s", "");
+  }
+  if (kernel_case.state_bytes() > 0.0) {
+    std::printf(" %9.3f %5.1f %%", 1e-12 * byte_rate, 1e2 * byte_rate / copy_rate);
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+absl::Status RunKernelBench(const KernelBenchOptions& options) {
+  LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Queue> queue, Queue::Create(options.device));
+  KernelCases cases;
+  AddPalimpsaCases(&cases);
+  AddVlaCases(&cases);
+  AddOvqCases(&cases);
+  AddLocalCases(&cases);
+  if (options.json) {
+    std::printf("{\"bench\":\"machine\",\"machine\":\"%s\",\"device\":\"%s\"}\n",
+                MachineName().c_str(), DeviceName(options.device).c_str());
+  } else {
+    std::printf("machine: %s\ndevice: %s; medians of %d runs, H = 16 heads, f32 states\n\n",
+                MachineName().c_str(), DeviceName(options.device).c_str(), options.runs);
+    std::printf("%-34s %-26s %10s %10s %10s %10s %9s %7s\n", "kernel", "shape", "median ms",
+                "least", "greatest", "Mtok/s", "TB/s", "of copy");
+  }
+  CopyCase copy;
+  LETHE_ASSIGN_OR_RETURN(const Samples copied, Measure(queue.get(), &copy, options.runs));
+  const double copy_rate = copy.state_bytes() / copied.Median();
+  Print(copy, copied, copy_rate, options.json);
+  for (std::unique_ptr<KernelCase>& kernel_case : cases) {
+    const std::string name = kernel_case->kernel() + " " + kernel_case->shape();
+    if (name.find(options.filter) == std::string::npos) continue;
+    LETHE_ASSIGN_OR_RETURN(const Samples seconds,
+                           Measure(queue.get(), kernel_case.get(), options.runs));
+    Print(*kernel_case, seconds, copy_rate, options.json);
+    std::fflush(stdout);
+    kernel_case.reset();  // its memory is the next one's
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lethe::bench

@@ -1,0 +1,60 @@
+// KernelCase, RunKernelBench: the kernels of a session, timed one by one on a device; behind
+// `lethe bench kernels`.
+//
+// Shapes:   as each case's shape() says: B sequences, T tokens each, H heads, K and V dimensions.
+// Units:    tokens/s, bytes/s; seconds by the device's clock (kernels/base/queue.h).
+// Requires: none.
+// Rejects:  UNAVAILABLE without the device; RESOURCE_EXHAUSTED where a case does not fit it.
+// Effects:  prints to standard output: machine, device, the measured copy bandwidth, then per case
+//           the median, least and greatest of the runs.
+// Numerics: inputs are random numbers, never zeros. Between runs nothing is reset: states go on.
+// Threads:  owner thread.
+#ifndef LETHE_SERVER_BENCH_KERNEL_BENCH_H_
+#define LETHE_SERVER_BENCH_KERNEL_BENCH_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "kernels/base/queue.h"
+
+namespace lethe::bench {
+
+class KernelCase {
+ public:
+  virtual ~KernelCase() = default;
+
+  virtual std::string kernel() const = 0;  // "palimpsa prefill"
+  virtual std::string shape() const = 0;   // "B8 T4096 H16 D64"
+  virtual double tokens() const = 0;       // of one run
+  // Read and written in one run where the kernel is bound by its states' bytes; else 0.
+  virtual double state_bytes() const = 0;
+
+  // Allocates and fills what Run needs.
+  virtual absl::Status Prepare(Queue* queue) = 0;
+  // Enqueues one run.
+  virtual absl::Status Run(Queue* queue) = 0;
+};
+
+using KernelCases = std::vector<std::unique_ptr<KernelCase>>;
+
+// One function an operation, kernel_cases_<op>.cc.
+void AddPalimpsaCases(KernelCases* cases);
+void AddVlaCases(KernelCases* cases);
+void AddOvqCases(KernelCases* cases);
+void AddLocalCases(KernelCases* cases);
+
+struct KernelBenchOptions {
+  DeviceKind device = DeviceKind::kCuda;
+  std::string filter;  // of kernel and shape: cases that hold this text; empty takes all
+  int runs = 20;
+  bool json = false;
+};
+
+absl::Status RunKernelBench(const KernelBenchOptions& options);
+
+}  // namespace lethe::bench
+
+#endif  // LETHE_SERVER_BENCH_KERNEL_BENCH_H_
