@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "server/bench/kernel_peers.h"
 #include "server/bench/report.h"
 
 namespace lethe::bench {
@@ -78,6 +79,44 @@ void Print(const KernelCase& kernel_case, const Samples& seconds, double copy_ra
   std::printf("\n");
 }
 
+// The peers of a case under it, with how many times faster ours is.
+void PrintPeers(const KernelCase& kernel_case, double median, const std::vector<KernelPeer>& peers,
+                bool json) {
+  for (const KernelPeer& peer : peers) {
+    if (peer.kernel != kernel_case.kernel() || peer.shape != kernel_case.shape()) continue;
+    if (json) {
+      std::printf("%s\n", peer.json.c_str());
+      continue;
+    }
+    std::printf("  %-59s %10.4f %10.4f %10.4f %10.3f", (peer.peer + ", " + peer.dtype).c_str(),
+                1e3 * peer.median_s, 1e3 * peer.min_s, 1e3 * peer.max_s, 1e-6 * peer.tokens_per_s);
+    if (peer.state_bytes_per_s > 0.0) std::printf(" %9.3f", 1e-12 * peer.state_bytes_per_s);
+    const double ratio = kernel_case.tokens() / median / peer.tokens_per_s;
+    std::printf("  ours: %.2f x\n", ratio);
+  }
+}
+
+std::vector<KernelPeer> PeersOf(const KernelBenchOptions& options) {
+  if (!options.with_peers || options.device != DeviceKind::kCuda) return {};
+  auto peers = MeasurePeers(options.peers_script, options.filter, options.runs);
+  if (peers.ok()) return *std::move(peers);
+  std::fprintf(stderr, "%s\n", std::string(peers.status().message()).c_str());
+  return {};
+}
+
+void PrintHead(const KernelBenchOptions& options) {
+  const std::string device = DeviceName(options.device);
+  if (options.json) {
+    std::printf("{\"bench\":\"machine\",\"machine\":\"%s\",\"device\":\"%s\"}\n",
+                MachineName().c_str(), device.c_str());
+    return;
+  }
+  std::printf("machine: %s\ndevice: %s; medians of %d runs, H = 16 heads, f32 states\n\n",
+              MachineName().c_str(), device.c_str(), options.runs);
+  std::printf("%-34s %-26s %10s %10s %10s %10s %9s %7s\n", "kernel", "shape", "median ms", "least",
+              "greatest", "Mtok/s", "TB/s", "of copy");
+}
+
 }  // namespace
 
 absl::Status RunKernelBench(const KernelBenchOptions& options) {
@@ -87,15 +126,8 @@ absl::Status RunKernelBench(const KernelBenchOptions& options) {
   AddVlaCases(&cases);
   AddOvqCases(&cases);
   AddLocalCases(&cases);
-  if (options.json) {
-    std::printf("{\"bench\":\"machine\",\"machine\":\"%s\",\"device\":\"%s\"}\n",
-                MachineName().c_str(), DeviceName(options.device).c_str());
-  } else {
-    std::printf("machine: %s\ndevice: %s; medians of %d runs, H = 16 heads, f32 states\n\n",
-                MachineName().c_str(), DeviceName(options.device).c_str(), options.runs);
-    std::printf("%-34s %-26s %10s %10s %10s %10s %9s %7s\n", "kernel", "shape", "median ms",
-                "least", "greatest", "Mtok/s", "TB/s", "of copy");
-  }
+  PrintHead(options);
+  const std::vector<KernelPeer> peers = PeersOf(options);
   CopyCase copy;
   LETHE_ASSIGN_OR_RETURN(const Samples copied, Measure(queue.get(), &copy, options.runs));
   const double copy_rate = copy.state_bytes() / copied.Median();
@@ -106,6 +138,7 @@ absl::Status RunKernelBench(const KernelBenchOptions& options) {
     LETHE_ASSIGN_OR_RETURN(const Samples seconds,
                            Measure(queue.get(), kernel_case.get(), options.runs));
     Print(*kernel_case, seconds, copy_rate, options.json);
+    PrintPeers(*kernel_case, seconds.Median(), peers, options.json);
     std::fflush(stdout);
     kernel_case.reset();  // its memory is the next one's
   }

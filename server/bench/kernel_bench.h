@@ -6,7 +6,8 @@
 // Requires: none.
 // Rejects:  UNAVAILABLE without the device; RESOURCE_EXHAUSTED where a case does not fit it.
 // Effects:  prints to standard output: machine, device, the measured copy bandwidth, then per case
-//           the median, least and greatest of the runs.
+//           the median, least and greatest of the runs, and under it the peers of that case, timed
+//           just before by kernel_peers.py. Without peers it says why and goes on.
 // Numerics: inputs are random numbers, never zeros. Between runs nothing is reset: states go on.
 // Threads:  owner thread.
 #ifndef LETHE_SERVER_BENCH_KERNEL_BENCH_H_
@@ -27,7 +28,7 @@ class KernelCase {
   virtual ~KernelCase() = default;
 
   virtual std::string kernel() const = 0;  // "palimpsa prefill"
-  virtual std::string shape() const = 0;   // "B8 T4096 H16 D64"
+  virtual std::string shape() const = 0;   // "B8 T4096 D64"; kernel_peers.py names cases alike
   virtual double tokens() const = 0;       // of one run
   // Read and written in one run where the kernel is bound by its states' bytes; else 0.
   virtual double state_bytes() const = 0;
@@ -50,6 +51,8 @@ struct KernelBenchOptions {
   DeviceKind device = DeviceKind::kCuda;
   std::string filter;  // of kernel and shape: cases that hold this text; empty takes all
   int runs = 20;
+  bool with_peers = true;    // on a CUDA device, where python3 has them
+  std::string peers_script;  // as MeasurePeers
   bool json = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "CLI/CLI.hpp"
 
 #include "server/bench/benches.h"
+#include "server/bench/kernel_bench.h"
 #include "server/process_setup.h"
 
 namespace {
@@ -19,9 +21,10 @@ int ExitCode(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const std::vector<std::string> rest = app.remaining();
   if (app.get_subcommands().empty() && !rest.empty() && rest[0][0] != '-') {
-    std::fprintf(
-        stderr, "lethe bench: unknown command '%s'; there are: model, forget, server, recall, svdd",
-        rest[0].c_str());
+    std::fprintf(stderr,
+                 "lethe bench: unknown command '%s'; there are: model, forget, server, recall, "
+                 "svdd, kernels",
+                 rest[0].c_str());
   } else {
     std::fprintf(stderr, "lethe bench: %s", error.what());
   }
@@ -94,6 +97,23 @@ int Run(int argc, char** argv) {
       ->capture_default_str();
   solver->add_flag("--json", solver_options.json, "one JSON object per line");
   solver->callback([&] { status = lethe::bench::RunSvddBench(solver_options); });
+  CLI::App* kernels = app.add_subcommand(
+      "kernels", "a session's kernels on a device, one by one, beside other people's");
+  lethe::bench::KernelBenchOptions kernel_options;
+  kernels->add_option("--device", kernel_options.device, "cuda, or cpu for the portable forms")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, lethe::DeviceKind>{
+          {"cuda", lethe::DeviceKind::kCuda}, {"cpu", lethe::DeviceKind::kCpu}}))
+      ->default_str("cuda");
+  kernels->add_option("--filter", kernel_options.filter,
+                      "take the cases whose kernel and shape hold this text");
+  kernels->add_option("--runs", kernel_options.runs, "runs of each case, 1 to 1000")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  kernels->add_flag(
+      "--peers,!--no-peers", kernel_options.with_peers,
+      "time other kernels with python3 where it has PyTorch, fla or palimpsa (default)");
+  kernels->add_flag("--json", kernel_options.json, "one JSON object per line");
+  kernels->callback([&] { status = lethe::bench::RunKernelBench(kernel_options); });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
