@@ -1,5 +1,7 @@
 #include "server/bench/kernel_bench.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "server/bench/kernel_peers.h"
@@ -10,6 +12,9 @@ namespace {
 
 constexpr size_t kCopyBytes = size_t{1} << 30;
 constexpr int kWarmUpRuns = 3;
+// A measurement spans this long, so that the start of a kernel and of the clock weigh nothing in one of microseconds.
+constexpr double kSecondsMin = 1e-3;
+constexpr int kRepeatsMax = 100;
 
 std::string DeviceName(DeviceKind kind) {
   for (const Device& device : DescribeDevices()) {
@@ -42,12 +47,25 @@ class CopyCase : public KernelCase {
   DeviceArray<float> to_;
 };
 
+// Seconds of a run, each of `runs` values the mean of as many runs in a row as fill kSecondsMin.
 absl::StatusOr<Samples> Measure(Queue* queue, KernelCase* kernel_case, int runs) {
   LETHE_RETURN_IF_ERROR(kernel_case->Prepare(queue));
+  int repeats = 1;
+  const auto run_repeatedly = [&]() -> absl::Status {
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      LETHE_RETURN_IF_ERROR(kernel_case->Run(queue));
+    }
+    return absl::OkStatus();
+  };
+  double once = 0.0;
+  for (int run = 0; run < kWarmUpRuns; ++run) {
+    LETHE_ASSIGN_OR_RETURN(once, queue->Time(run_repeatedly));
+  }
+  repeats = static_cast<int>(std::clamp(std::ceil(kSecondsMin / once), 1.0, double{kRepeatsMax}));
   Samples seconds;
-  for (int run = -kWarmUpRuns; run < runs; ++run) {
-    LETHE_ASSIGN_OR_RETURN(const double took, queue->Time([&] { return kernel_case->Run(queue); }));
-    if (run >= 0) seconds.values.push_back(took);
+  for (int run = 0; run < runs; ++run) {
+    LETHE_ASSIGN_OR_RETURN(const double took, queue->Time(run_repeatedly));
+    seconds.values.push_back(took / repeats);
   }
   LETHE_RETURN_IF_ERROR(queue->Finish());
   return seconds;

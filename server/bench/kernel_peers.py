@@ -7,6 +7,7 @@ state, H = 16 heads, random inputs in the peer's usual format, medians after war
 """
 import argparse
 import json
+import math
 import statistics
 import sys
 
@@ -16,34 +17,39 @@ DECODE_SHAPES = [(256, 64), (1024, 64), (256, 128), (1024, 128)]
 
 
 def measure(run, runs):
-    """Seconds of each run, by device events."""
+    """Seconds of a run, each value the mean of as many in a row as fill a millisecond, by device events."""
     import torch
 
-    for _ in range(3):
-        run()
-    torch.cuda.synchronize()
-    seconds = []
-    for _ in range(runs):
+    def timed(repeats):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        run()
+        for _ in range(repeats):
+            run()
         end.record()
         end.synchronize()
-        seconds.append(1e-3 * begin.elapsed_time(end))
-    return seconds
+        return 1e-3 * begin.elapsed_time(end) / repeats
+
+    once = [timed(1) for _ in range(3)][-1]
+    repeats = max(1, min(100, math.ceil(1e-3 / once)))
+    return [timed(repeats) for _ in range(runs)]
 
 
 def captured(run):
-    """The same work as one graph launch, so that a short kernel is not timed with its Python."""
+    """The same work as one graph launch, so that kernels are not timed with their Python; as it is where that fails."""
     import torch
 
     for _ in range(3):
         run()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    return graph.replay
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        return graph.replay
+    except RuntimeError as error:
+        print(f"timed with its Python: {str(error).splitlines()[:1]}", file=sys.stderr)
+        torch.cuda.synchronize()
+        return run
 
 
 def inputs(batch, length, dim, dtype):
@@ -64,6 +70,10 @@ def gates(batch, length, dtype=None):
 
 
 def palimpsa_functions():
+    import fla.utils
+
+    if not hasattr(fla.utils, "use_cuda_graph"):
+        fla.utils.use_cuda_graph = False  # a switch of their autotuner that later versions of fla lack
     try:
         from palimpsa.ops.palimpsa import chunk_palimpsa, fused_recurrent_palimpsa
     except ImportError:
@@ -97,9 +107,8 @@ def palimpsa_decode(batch, dim):
     arguments = palimpsa_arguments(batch, 1, dim, torch.float32)
     mu = torch.randn(batch, HEADS, dim, dim, device="cuda")
     precision = 1.0 + torch.rand_like(mu)
-    return captured(
-        lambda: fused_recurrent_palimpsa(
-            *arguments, initial_mu_state=mu, initial_I_state=precision, output_final_state=True))
+    return lambda: fused_recurrent_palimpsa(
+        *arguments, initial_mu_state=mu, initial_I_state=precision, output_final_state=True)
 
 
 def delta_rule(batch, length, dim):
@@ -146,8 +155,7 @@ def simple_gla_decode(batch, dim):
     q, k, v = inputs(batch, 1, dim, torch.bfloat16)
     log_decay = gates(batch, 1)[0]
     state = torch.randn(batch, HEADS, dim, dim, device="cuda")
-    return captured(
-        lambda: fused_recurrent_simple_gla(q, k, v, log_decay, initial_state=state, output_final_state=True))
+    return lambda: fused_recurrent_simple_gla(q, k, v, log_decay, initial_state=state, output_final_state=True)
 
 
 def gated_delta_rule_decode(batch, dim):
@@ -157,9 +165,8 @@ def gated_delta_rule_decode(batch, dim):
     q, k, v = inputs(batch, 1, dim, torch.bfloat16)
     log_decay, beta = gates(batch, 1)
     state = torch.randn(batch, HEADS, dim, dim, device="cuda")
-    return captured(
-        lambda: fused_recurrent_gated_delta_rule(
-            q, k, v, g=log_decay, beta=beta, initial_state=state, output_final_state=True))
+    return lambda: fused_recurrent_gated_delta_rule(
+        q, k, v, g=log_decay, beta=beta, initial_state=state, output_final_state=True)
 
 
 def causal_attention(batch, length, dim):
@@ -218,7 +225,7 @@ def main():
             continue
         try:
             with torch.no_grad():
-                seconds = measure(prepare(*arguments), options.runs)
+                seconds = measure(captured(prepare(*arguments)), options.runs)
         except Exception as error:  # a peer's failure is its own: absent, or not made for this shape
             print(f"{peer}, {shape}: {type(error).__name__}: {str(error).splitlines()[:1]}", file=sys.stderr)
             continue
