@@ -28,6 +28,16 @@ if(LETHE_SANITIZE)
   add_link_options(-fsanitize=${LETHE_SANITIZE})
 endif()
 
+# lethe_join_files(target): compiles up to eight of its files as one, since most of a file's compile time is its headers. A file
+# that shares a name with another's anonymous namespace has SKIP_UNITY_BUILD_INCLUSION, or gives the name up.
+function(lethe_join_files target)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(LETHE_JOIN_FILES AND count GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # lethe_library(name SOURCES a.cc … [CUDA_SOURCES a.cu …] [DEPS t …] [PRIVATE_DEPS t …]): the target lethe_<name>, alias
 # lethe::<name>. Without LETHE_CUDA the CUDA sources stay out, and LETHE_ON_CUDA (kernels/base/on_cuda.h) leaves out their calls.
 function(lethe_library name)
@@ -38,6 +48,7 @@ function(lethe_library name)
   if(ARG_SOURCES)
     add_library(lethe_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(lethe_${name} PUBLIC lethe_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    lethe_join_files(lethe_${name})
   else()
     add_library(lethe_${name} INTERFACE)
     target_link_libraries(lethe_${name} INTERFACE lethe_flags ${ARG_DEPS})
@@ -50,6 +61,7 @@ function(lethe_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::fault_none)
+  lethe_join_files(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
