@@ -65,10 +65,22 @@ function(lethe_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
-# lethe_test(path_without_slashes SOURCES … DEPS … [LABELS …] [TIMEOUT s]): a GoogleTest program, one ctest per test case.
-# Tests link the fault switch of tests/testing, so that mutants can be turned on.
+# lethe_test_headers(name): compiles the headers that nearly every test includes once; tests of this folder and below use them.
+# An executable, as the tests are: its code is position-independent in the same way.
+function(lethe_test_headers name)
+  set(LETHE_TEST_HEADERS ${name} PARENT_SCOPE)
+  if(LETHE_JOIN_FILES)
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/testing/test_headers.cc)
+    target_link_libraries(${name} PRIVATE lethe_flags lethe::testing GTest::gmock GTest::gtest_main)
+    target_compile_options(${name} PRIVATE ${LETHE_TEST_OPTIONS})
+    target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/testing/test_headers.h)
+  endif()
+endfunction()
+
+# lethe_test(path_without_slashes SOURCES … DEPS … [LABELS …] [TIMEOUT s] [ONE_PROCESS]): a GoogleTest program, one ctest per
+# test case, or with ONE_PROCESS one for all. Tests link the fault switch of tests/testing, so that mutants can be turned on.
 function(lethe_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_PROCESS" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -77,10 +89,21 @@ function(lethe_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::testing GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${LETHE_TEST_OPTIONS})
+  target_link_options(${name} PRIVATE ${LETHE_TEST_LINK_OPTIONS})
   target_compile_definitions(${name} PRIVATE
     LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  include(GoogleTest)
+  lethe_join_files(${name})
+  if(LETHE_JOIN_FILES)
+    target_precompile_headers(${name} REUSE_FROM ${LETHE_TEST_HEADERS})
+  endif()
   string(REPLACE ";" "\\;" labels "${ARG_LABELS}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+  if(ARG_ONE_PROCESS)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+  else()
+    include(GoogleTest)
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+  endif()
 endfunction()
