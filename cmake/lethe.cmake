@@ -28,6 +28,16 @@ if(LETHE_SANITIZE)
   add_link_options(-fsanitize=${LETHE_SANITIZE})
 endif()
 
+# lethe_join_files(target): compiles up to eight of its files as one, since most of a file's compile time is its headers. A file
+# that shares a name with another's anonymous namespace has SKIP_UNITY_BUILD_INCLUSION, or gives the name up.
+function(lethe_join_files target)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(LETHE_JOIN_FILES AND count GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # lethe_library(name SOURCES a.cc … [CUDA_SOURCES a.cu …] [DEPS t …] [PRIVATE_DEPS t …]): the target lethe_<name>, alias
 # lethe::<name>. Without LETHE_CUDA the CUDA sources stay out, and LETHE_ON_CUDA (kernels/base/on_cuda.h) leaves out their calls.
 function(lethe_library name)
@@ -38,6 +48,7 @@ function(lethe_library name)
   if(ARG_SOURCES)
     add_library(lethe_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(lethe_${name} PUBLIC lethe_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    lethe_join_files(lethe_${name})
   else()
     add_library(lethe_${name} INTERFACE)
     target_link_libraries(lethe_${name} INTERFACE lethe_flags ${ARG_DEPS})
@@ -50,13 +61,26 @@ function(lethe_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::fault_none)
+  lethe_join_files(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
-# lethe_test(path_without_slashes SOURCES … DEPS … [LABELS …] [TIMEOUT s]): a GoogleTest program, one ctest per test case.
-# Tests link the fault switch of tests/testing, so that mutants can be turned on.
+# lethe_test_headers(name): compiles the headers that nearly every test includes once; tests of this folder and below use them.
+# An executable, as the tests are: its code is position-independent in the same way.
+function(lethe_test_headers name)
+  set(LETHE_TEST_HEADERS ${name} PARENT_SCOPE)
+  if(LETHE_JOIN_FILES)
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/testing/test_headers.cc)
+    target_link_libraries(${name} PRIVATE lethe_flags lethe::testing GTest::gmock GTest::gtest_main)
+    target_compile_options(${name} PRIVATE ${LETHE_TEST_OPTIONS})
+    target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/testing/test_headers.h)
+  endif()
+endfunction()
+
+# lethe_test(path_without_slashes SOURCES … DEPS … [LABELS …] [TIMEOUT s] [ONE_PROCESS]): a GoogleTest program, one ctest per
+# test case, or with ONE_PROCESS one for all. Tests link the fault switch of tests/testing, so that mutants can be turned on.
 function(lethe_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_PROCESS" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -65,10 +89,21 @@ function(lethe_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::testing GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${LETHE_TEST_OPTIONS})
+  target_link_options(${name} PRIVATE ${LETHE_TEST_LINK_OPTIONS})
   target_compile_definitions(${name} PRIVATE
     LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  include(GoogleTest)
+  lethe_join_files(${name})
+  if(LETHE_JOIN_FILES)
+    target_precompile_headers(${name} REUSE_FROM ${LETHE_TEST_HEADERS})
+  endif()
   string(REPLACE ";" "\\;" labels "${ARG_LABELS}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+  if(ARG_ONE_PROCESS)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+  else()
+    include(GoogleTest)
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}")
+  endif()
 endfunction()

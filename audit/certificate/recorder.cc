@@ -13,32 +13,33 @@
 namespace lethe::audit {
 namespace {
 
-absl::Status Invalid(absl::string_view field, absl::string_view want) {
+absl::Status InvalidDraft(absl::string_view field, absl::string_view want) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": want ", want));
 }
 
 absl::Status CheckDraft(const RecordDraft& draft) {
-  if (draft.session_id.empty()) return Invalid("session_id", "a name that is not empty");
-  if (!IsStrictlyAscending(draft.retained)) return Invalid("retained", "ascending ids");
-  if (!IsStrictlyAscending(draft.forgotten)) return Invalid("forgotten", "ascending ids");
-  if (!IsStrictlyAscending(draft.derived_kept)) return Invalid("derived_kept", "ascending ids");
+  if (draft.session_id.empty()) return InvalidDraft("session_id", "a name that is not empty");
+  if (!IsStrictlyAscending(draft.retained)) return InvalidDraft("retained", "ascending ids");
+  if (!IsStrictlyAscending(draft.forgotten)) return InvalidDraft("forgotten", "ascending ids");
+  if (!IsStrictlyAscending(draft.derived_kept))
+    return InvalidDraft("derived_kept", "ascending ids");
   if (!AreDisjoint(draft.forgotten, draft.retained)) {
-    return Invalid("forgotten", "no id that is retained");
+    return InvalidDraft("forgotten", "no id that is retained");
   }
   if (!IsSubset(draft.derived_kept, draft.retained)) {
-    return Invalid("derived_kept", "retained ids");
+    return InvalidDraft("derived_kept", "retained ids");
   }
   if (draft.kind == RecordKind::kCertify && !draft.forgotten.empty()) {
-    return Invalid("forgotten", "no ids in a certify record");
+    return InvalidDraft("forgotten", "no ids in a certify record");
   }
   for (const MemoryDraft& memory : draft.memories) {
     const size_t n = memory.token_ids.size();
     if (memory.classes.size() != n || memory.a.size() != n || n > draft.retained.size()) {
-      return Invalid("memories", "one class and one a per gated key, keys among the retained");
+      return InvalidDraft("memories", "one class and one a per gated key, keys among the retained");
     }
     for (size_t i = 0; i < n; ++i) {
       if (memory.token_ids[i] != draft.retained[i]) {
-        return Invalid("memories", "the first retained ids in rank order as gated keys");
+        return InvalidDraft("memories", "the first retained ids in rank order as gated keys");
       }
     }
   }

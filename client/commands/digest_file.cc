@@ -11,7 +11,7 @@
 namespace lethe::client {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 absl::StatusOr<audit::Sha256Digest> HashFromBytes(absl::string_view bytes) {
   audit::Sha256Digest hash{};
@@ -22,7 +22,7 @@ absl::StatusOr<audit::Sha256Digest> HashFromBytes(absl::string_view bytes) {
   return hash;
 }
 
-absl::StatusOr<audit::Sha256Digest> HashFromJson(const Json& object) {
+absl::StatusOr<audit::Sha256Digest> HashFromJson(const JsonValue& object) {
   if (!object.is_object() || !object.contains("sha256") || !object["sha256"].is_string()) {
     return absl::InvalidArgumentError("sha256: want 64 hex digits");
   }
@@ -40,16 +40,16 @@ absl::StatusOr<DigestFile> Checked(DigestFile file) {
 }  // namespace
 
 absl::StatusOr<DigestFile> ParseDigestFile(absl::string_view json) {
-  Json object = Json::parse(json.begin(), json.end(), nullptr, false);
+  JsonValue object = JsonValue::parse(json.begin(), json.end(), nullptr, false);
   if (object.is_object() && object.contains("digest")) {
-    object = Json(object["digest"]);
+    object = JsonValue(object["digest"]);
   }
   DigestFile file;
   LETHE_ASSIGN_OR_RETURN(file.digest, HashFromJson(object));
   if (!object.contains("parts") || !object["parts"].is_array() || object["parts"].empty()) {
     return absl::InvalidArgumentError("parts: want a list (write it with session digest --parts)");
   }
-  for (const Json& entry : object["parts"]) {
+  for (const JsonValue& entry : object["parts"]) {
     audit::StatePart part;
     LETHE_ASSIGN_OR_RETURN(part.hash, HashFromJson(entry));
     if (!entry.contains("name") || !entry["name"].is_string()) {

@@ -11,11 +11,11 @@
 namespace lethe::svdd {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 struct Extremes {
-  double low = kInfinity;
-  double high = -kInfinity;
+  double low = kUnbounded;
+  double high = -kUnbounded;
 };
 
 template <typename T>
@@ -78,7 +78,7 @@ double ReadoutFactorAt(const OptimalityBounds& bounds, absl::Span<const double> 
   // n + 2 roundings of nonnegative terms, and the weights' own error in numerator and denominator.
   const double rounding = (static_cast<double>(a.size()) + 2.0) * 0x1.0p-52;
   const double low = total * (1.0 - 2.0 * (rounding + weights.weight_error));
-  if (!(low > 0.0)) return kInfinity;
+  if (!(low > 0.0)) return kUnbounded;
   const double norm = ProductUp(RootUp(square), NextAbove(1.0 + 2.0 * weights.weight_error));
   return QuotientUp(ProductUp(ProductUp(mass, bounds.alpha_norm_bound), norm), NextBelow(low));
 }

@@ -1,0 +1,1 @@
+// No test: the program that a precompiled header must belong to.
