@@ -111,7 +111,7 @@ absl::Status OvqBatchCuda(Queue* queue, const OvqShape& shape, const OvqBatchSiz
     LETHE_RETURN_IF_ERROR(OvqLaunchMerge(queue, args, plan.dim(), plan.max_filled()));
     if (plan.is_prefill()) LETHE_RETURN_IF_ERROR(OvqLaunchRead(queue, args, plan.dim()));
   }
-  return OvqLaunchAppend(queue, args);
+  return plan.is_prefill() ? OvqLaunchAppend(queue, args) : absl::OkStatus();
 }
 
 }  // namespace lethe

@@ -24,12 +24,16 @@ __device__ inline Lane ThisLane() {
   return {index, index >> 2, index & 3};
 }
 
+// OvqNumSlots, at least 1 after the first chunk. A double's quotient is off by one at most.
 __device__ inline int NumFilled(int max_slots, int64_t num_tokens) {
   if (num_tokens == 0) return 0;
-  const auto n = static_cast<uint64_t>(max_slots);
-  const auto t = static_cast<uint64_t>(num_tokens);
-  const auto filled = static_cast<int>(n * t / (n + t));
-  return filled > 1 ? filled : 1;
+  const int64_t numerator = max_slots * num_tokens;
+  const int64_t denominator = max_slots + num_tokens;
+  auto filled = static_cast<int64_t>(
+      __ddiv_rn(static_cast<double>(numerator), static_cast<double>(denominator)));
+  if (filled * denominator > numerator) --filled;
+  if ((filled + 1) * denominator <= numerator) ++filled;
+  return filled > 1 ? static_cast<int>(filled) : 1;
 }
 
 // One sequence of the call. Its tokens are counted from the first pending one: `pending` that the
@@ -162,6 +166,42 @@ template <int kDim>
 __device__ inline int SharedValue(int row, int dim) {
   return row * kDim + (dim ^ (((row >> 1) & 3) << 3));
 }
+
+// The same for a lane that walks down the rows 8 at a time: its operands of a row of 8 tokens' or
+// slots' keys are at KeyLane + 8 n kDim, its values of rows 2t and 2t + 1 at ValueLane + 8 n kDim
+// (+ kDim), 32 elements a group. The first row is a multiple of 8.
+template <int kDim>
+struct KeyLane {
+  const uint16_t* pieces[2];  // of even and odd pairs of steps
+
+  __device__ KeyLane(const uint16_t* keys, int first, const Lane& lane) {
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      pieces[odd] = keys + (first + lane.g) * kDim + (((odd ^ (lane.g & 1)) * 4 + lane.t) << 3);
+    }
+  }
+  __device__ uint4 Load(int n, int pair) const {
+    return *reinterpret_cast<const uint4*>(pieces[pair & 1] + 8 * n * kDim + (pair & ~1) * 32);
+  }
+};
+template <int kDim>
+struct ValueLane {
+  const float* values;
+
+  __device__ ValueLane(const float* rows, int first, const Lane& lane)
+      : values(rows + (first + 2 * lane.t) * kDim + ((4 * lane.g) ^ (lane.t << 3))) {}
+  __device__ uint4 Load(int n, int e, int group) const {
+    return *reinterpret_cast<const uint4*>(values + (8 * n + e) * kDim + 32 * group);
+  }
+};
+
+// Brings a line into the first cache ahead of its use. The value goes to Warmed, which waits for it.
+__device__ inline float Warm(const float* address) {
+  float x;
+  asm volatile("ld.global.ca.f32 %0, [%1];" : "=f"(x) : "l"(address));
+  return x;
+}
+__device__ inline void Warmed(float x) { asm volatile("" ::"f"(x)); }
 
 // Eight halves of a key row, in PermutedHalf's order, from its f32.
 template <bool kFull>

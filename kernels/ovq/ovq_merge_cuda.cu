@@ -6,6 +6,7 @@
 // updates the slots that it owns. A similarity depends on its token and slot alone and ties go by
 // index, so the number of blocks is free.
 #include <algorithm>
+#include <cstdlib>
 
 #include <cuda_runtime.h>
 
@@ -30,6 +31,7 @@ constexpr int kMaxTokens = 128;
 constexpr int kMaxBlocks = 8;  // of a cluster
 constexpr int kMaxParts = 8;   // of a block's tiles, each of one warp at a time
 constexpr int kOwnedSlots = 64;
+constexpr int kMatched = 4;     // groups of 8 slots that a warp matches at once
 constexpr int kSeed = 1 << 30;  // marks an opened slot in `slot_of`
 
 // (similarity, slot) as an integer that is largest for the most similar and then the lowest slot.
@@ -50,7 +52,9 @@ struct Shared {
   int4 slots_of[kMaxTokens / 4];                  // the assignment, with kSeed
   uint32_t joiners[kMaxTokens / 32][kMaxTokens];  // of each token's slot
   int smaller[kMaxTokens / 32][kMaxTokens];       // tokens that are less similar
+  const float* rows[2][2][kMaxTokens];            // by chunk mod 2: keys and values of the tokens
   uint32_t seeds[kMaxTokens / 32];
+  int num_filled[2];        // after chunk n, at n mod 2
   int changes[kMaxTokens];  // tokens at whose place this block's changed slots are logged
   int num_changes;
 };
@@ -104,18 +108,35 @@ class Merger {
   }
 
   __device__ void Run() {
-    LoadKeys(ovq::FilledBefore(args_, sequence_, args_.first_chunk));
-    const int last = min(args_.first_chunk + args_.segment_chunks, sequence_.num_merges);
-    for (int chunk = args_.first_chunk; chunk < last; ++chunk) Merge(chunk);
+    num_old_ = ovq::FilledBefore(args_, sequence_, args_.first_chunk);
+    LoadKeys(num_old_);
+    last_chunk_ = min(args_.first_chunk + args_.segment_chunks, sequence_.num_merges);
+    PrepareChunk(args_.first_chunk);
+    __syncthreads();
+#pragma unroll 1
+    for (chunk_ = args_.first_chunk; chunk_ < last_chunk_; ++chunk_) Merge();
+    SyncCluster(num_blocks_);
+    // OvqAppendKernel is for the other sequences.
+    if (sequence_.length == 1 && block_ == 0) ClearPending();
   }
 
  private:
   __device__ int KeySize() const { return kFull ? kDim : args_.key_dim; }
   __device__ int ValueSize() const { return kFull ? kDim : args_.value_dim; }
-  __device__ int Token(int index) const { return chunk_ * num_tokens_ + index; }
   __device__ bool Owns(int slot) const { return slot / kOwnedSlots % num_blocks_ == block_; }
   __device__ int LocalRow(int slot) const {
     return slot / (kOwnedSlots * num_blocks_) * kOwnedSlots + slot % kOwnedSlots;
+  }
+
+  // Nothing of the merged tokens stays.
+  __device__ void ClearPending() const {
+    const int64_t row = (sequence_.state * args_.num_heads + head_) * num_tokens_;
+    for (int i = static_cast<int>(threadIdx.x); i < num_tokens_ * KeySize(); i += kThreads) {
+      args_.states.pending_keys[row * KeySize() + i] = 0.0f;
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < num_tokens_ * ValueSize(); i += kThreads) {
+      args_.states.pending_values[row * ValueSize() + i] = 0.0f;
+    }
   }
 
   __device__ void LoadKeys(int num_filled) {
@@ -135,50 +156,82 @@ class Merger {
         ovq::KeyPiece<kFull>(row, piece, KeySize());
   }
 
-  __device__ void Merge(int chunk) {
-    chunk_ = chunk;
-    num_old_ = ovq::FilledBefore(args_, sequence_, chunk);
-    const int num_new = ovq::FilledBefore(args_, sequence_, chunk + 1) - num_old_;
-    const int index = static_cast<int>(threadIdx.x) % num_tokens_;  // the thread's token
-    PrefetchChunk(chunk + 1);
-    uint64_t key;
-    bool is_seed = false;
-    if (num_old_ == 0) {
-      // Novelty in the first chunk is the distance from token 0, which itself opens slot 0.
+  __device__ void Merge() {
+    const int num_filled = shared_.num_filled[chunk_ & 1];
+    const int num_new = num_filled - num_old_;
+    const int index = static_cast<int>(threadIdx.x) & (num_tokens_ - 1);  // the thread's token
+    PrepareChunk(chunk_ + 1);
+    // Novelty in the first chunk is the distance from token 0, which itself opens slot 0; then the
+    // other tokens are matched with the slots that the seeds open.
+    const bool is_first = num_old_ == 0;
+    int num_candidates = num_old_;
+    if (is_first) {
       if (block_ == 0 && warp_ == 0 && lane_.index < kDim / 8) {
-        StoreKeyPiece(0, lane_.index, KeyRow(args_, sequence_, head_, Token(0)));
+        StoreKeyPiece(0, lane_.index, RowOf(false, 0));
       }
       __syncthreads();
-      key = Match(1, index);
-      is_seed = SelectSeeds(index == 0 ? 0 : OrderOf(key), index, num_new);
-      OpenFirstSlots();
-      key = Match(num_new, index);
-    } else {
-      key = Match(num_old_, index);
-      if (num_new > 0) is_seed = SelectSeeds(OrderOf(key), index, num_new);
+      num_candidates = 1;
     }
+    uint64_t key;
+    bool is_seed = false;
+#pragma unroll 1
+    for (bool is_last = !is_first;; is_last = true) {
+      key = Match(num_candidates, index);
+      if (is_last && (is_first || num_new == 0)) break;
+      is_seed = SelectSeeds(is_first && index == 0 ? 0 : OrderOf(key), index, num_new);
+      if (is_last) break;
+      OpenFirstSlots();
+      num_candidates = num_new;
+    }
+    if (!is_first) WarmSlot(SlotOf(key));
     Assign(is_seed, SlotOf(key), index);
     FindChanges(index);
+#pragma unroll 1
     for (int i = warp_; i < shared_.num_changes; i += kWarps) Change(shared_.changes[i]);
+    num_old_ = num_filled;
+#pragma unroll
+    for (float line : warm_) ovq::Warmed(line);
+    ovq::Warmed(slot_line_);
+    ovq::Warmed(count_line_);
     __syncthreads();
   }
 
-  // Brings the next chunk's rows near: what follows in the chain must not wait for memory.
-  __device__ void PrefetchChunk(int chunk) const {
-    if (chunk >= sequence_.num_merges) return;
-    const int lines = (KeySize() + 31) / 32 + (ValueSize() + 31) / 32;
-    const int key_lines = (KeySize() + 31) / 32;
-    const int share = (num_tokens_ + num_blocks_ - 1) / num_blocks_ * lines;
-    for (int i = static_cast<int>(threadIdx.x); i < share; i += kThreads) {
-      const int token = i / lines * num_blocks_ + block_;
-      if (token >= num_tokens_) break;
-      const int line = i % lines;
-      const float* row = line < key_lines
-                             ? KeyRow(args_, sequence_, head_, chunk * num_tokens_ + token)
-                             : ValueRow(args_, sequence_, head_, chunk * num_tokens_ + token);
-      const float* address = row + 32 * (line < key_lines ? line : line - key_lines);
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+  // Finds a chunk's rows and brings them near: what follows in the chain must not wait for memory.
+  __device__ void PrepareChunk(int chunk) {
+    if (chunk >= last_chunk_) return;
+    const int i = static_cast<int>(threadIdx.x);
+    // By a thread that has no row.
+    if (i == kThreads - 1) {
+      shared_.num_filled[chunk & 1] = ovq::FilledBefore(args_, sequence_, chunk + 1);
     }
+    if (i >= 2 * num_tokens_) return;
+    const bool is_value = i >= num_tokens_;
+    const int index = is_value ? i - num_tokens_ : i;
+    const int token = chunk * num_tokens_ + index;
+    const float* row = is_value ? ovq::ValueRow(args_, sequence_, head_, token)
+                                : KeyRow(args_, sequence_, head_, token);
+    shared_.rows[chunk & 1][is_value ? 1 : 0][index] = row;
+    const int size = is_value ? ValueSize() : KeySize();
+#pragma unroll
+    for (int line = 0; line < kDim / 32; ++line) {
+      warm_[line] = kFull || 32 * line < size ? ovq::Warm(row + 32 * line) : 0.0f;
+    }
+  }
+
+  // The slot that the thread's token will join, likewise.
+  __device__ void WarmSlot(int slot) {
+    if (!Owns(slot)) return;
+    const int share = static_cast<int>(threadIdx.x) / num_tokens_;
+    const bool is_value = share % 2 != 0;
+    const int element = share / 2 * 32;
+    const int size = is_value ? ValueSize() : KeySize();
+    const float* rows = is_value ? slot_values_ : slot_keys_;
+    if (element < size) slot_line_ = ovq::Warm(rows + static_cast<int64_t>(slot) * size + element);
+    if (share == 0) count_line_ = ovq::Warm(reinterpret_cast<const float*>(counts_ + slot));
+  }
+
+  __device__ const float* RowOf(bool is_value, int index) const {
+    return shared_.rows[chunk_ & 1][is_value ? 1 : 0][index];
   }
 
   // The best of the first num_slots slots for the thread's token, over all blocks.
@@ -189,9 +242,8 @@ class Merger {
     uint32_t a[2][kDim / 16][4];
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      const int row = Token(group * 32 + m * 16 + lane_.g);
-      LoadOperand<kDim, kFull>(KeyRow(args_, sequence_, head_, row),
-                               KeyRow(args_, sequence_, head_, row + 8), KeySize(), lane_.t, a[m]);
+      const int row = group * 32 + m * 16 + lane_.g;
+      LoadOperand<kDim, kFull>(RowOf(false, row), RowOf(false, row + 8), KeySize(), lane_.t, a[m]);
     }
     float best[4];
     int best_slot[4];
@@ -200,9 +252,11 @@ class Merger {
       best[r] = -ovq::Infinity();
       best_slot[r] = 0;
     }
+#pragma unroll 1
     for (int i = part; (i * num_blocks_ + block_) * kOwnedSlots < num_slots; i += num_parts) {
       const int first = (i * num_blocks_ + block_) * kOwnedSlots;
-      for (int n = 0; n < kOwnedSlots && first + n < num_slots; n += 8) {
+#pragma unroll 1
+      for (int n = 0; n < kOwnedSlots && first + n < num_slots; n += 8 * kMatched) {
         MatchSlots(a, i * kOwnedSlots + n, first + n, num_slots, best, best_slot);
       }
     }
@@ -217,30 +271,37 @@ class Merger {
     return Exchange(num_parts, index);
   }
 
-  // Eight slots, at row `local` of keys_, against the warp's 32 tokens: best[r] is of row
-  // 8 r + g.
+  // 8 kMatched slots, at row `local` of keys_, against the warp's 32 tokens: best[r] is of row
+  // 8 r + g. Rows beyond num_slots hold anything.
   __device__ void MatchSlots(const uint32_t (&a)[2][kDim / 16][4], int local, int slot,
                              int num_slots, float (&best)[4], int (&best_slot)[4]) {
-    float dots[2][4] = {};
+    float dots[kMatched][2][4] = {};
+    const ovq::KeyLane<kDim> key_lane(keys_, local, lane_);
 #pragma unroll
     for (int pair = 0; pair < kDim / 32; ++pair) {
-      const uint4 b = *reinterpret_cast<const uint4*>(
-          keys_ + ovq::SharedKey<kDim>(local + lane_.g, 4 * pair + lane_.t));
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        ovq::MmaHalf(dots[m], a[m][2 * pair], b.x, b.y);
-        ovq::MmaHalf(dots[m], a[m][2 * pair + 1], b.z, b.w);
+      for (int n = 0; n < kMatched; ++n) {
+        const uint4 b = key_lane.Load(n, pair);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          ovq::MmaHalf(dots[n][m], a[m][2 * pair], b.x, b.y);
+          ovq::MmaHalf(dots[n][m], a[m][2 * pair + 1], b.z, b.w);
+        }
       }
     }
-    const int column = slot + 2 * lane_.t;
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
+    for (int n = 0; n < kMatched; ++n) {
+      const int column = slot + 8 * n + 2 * lane_.t;
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float dot = dots[r >> 1][2 * (r & 1) + e];
-        if (dot > best[r] && column + e < num_slots) {
-          best[r] = dot;
-          best_slot[r] = column + e;
+        const bool is_set = column + e < num_slots;
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          const float dot = dots[n][r >> 1][2 * (r & 1) + e];
+          if (is_set && dot > best[r]) {
+            best[r] = dot;
+            best_slot[r] = column + e;
+          }
         }
       }
     }
@@ -310,7 +371,7 @@ class Merger {
       if (!IsSeed(index)) continue;
       const int slot = SeedSlot(index);
       if (!Owns(slot)) continue;
-      StoreKeyPiece(slot, i % kPieces, KeyRow(args_, sequence_, head_, Token(index)));
+      StoreKeyPiece(slot, i % kPieces, RowOf(false, index));
     }
     __syncthreads();
   }
@@ -378,76 +439,86 @@ class Merger {
     const int entry = reinterpret_cast<const int*>(shared_.slots_of)[index];
     const int slot = entry & ~kSeed;
     const bool is_seed = (entry & kSeed) != 0;
-    uint32_t joiners[kMaxTokens / 32];
-    int num_joiners = 0;
-#pragma unroll
-    for (int group = 0; group < kMaxTokens / 32; ++group) {
-      joiners[group] = group < num_groups_ ? shared_.joiners[group][index] : 0;
-      num_joiners += __popc(joiners[group]);
+    uint64_t low = shared_.joiners[0][index] | static_cast<uint64_t>(shared_.joiners[1][index])
+                                                   << 32;
+    uint64_t high = 0;
+    if (num_groups_ > 2) {
+      high = shared_.joiners[2][index] | static_cast<uint64_t>(shared_.joiners[3][index]) << 32;
     }
+    const int num_joiners = __popcll(low) + __popcll(high);
     const int count = is_seed ? 1 : counts_[slot];
-    const int new_count = count + num_joiners;
+    float4 means[kDim / 64];
+    float4 sums[kDim / 64];
 #pragma unroll
     for (int i = 0; i < kDim / 64; ++i) {
-      const int vector = i * 32 + lane_.index;
-      const bool is_key = vector < kDim / 4;
-      const int element = 4 * (is_key ? vector : vector - kDim / 4);
-      const int size = is_key ? KeySize() : ValueSize();
-      float* row = (is_key ? slot_keys_ : slot_values_) + static_cast<int64_t>(slot) * size;
-      float4 mean = LoadRow<kFull>(is_seed ? Row(is_key, index) : row, element, size);
+      means[i] = is_seed ? LoadVector(RowOf(!IsKey(i), index), i) : LoadVector(SlotRow(i, slot), i);
+      sums[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    AddRows(low, high, &sums);
+    const auto weight = static_cast<float>(count);
+    const auto total = static_cast<float>(count + num_joiners);
+#pragma unroll
+    for (int i = 0; i < kDim / 64; ++i) {
       if (num_joiners > 0) {
-        const float4 sum = SumOf(joiners, is_key, element, size);
-        const auto weight = static_cast<float>(count);
-        const auto total = static_cast<float>(new_count);
-        mean.x = __fdiv_rn(fmaf(weight, mean.x, sum.x), total);
-        mean.y = __fdiv_rn(fmaf(weight, mean.y, sum.y), total);
-        mean.z = __fdiv_rn(fmaf(weight, mean.z, sum.z), total);
-        mean.w = __fdiv_rn(fmaf(weight, mean.w, sum.w), total);
+        means[i].x = __fdiv_rn(fmaf(weight, means[i].x, sums[i].x), total);
+        means[i].y = __fdiv_rn(fmaf(weight, means[i].y, sums[i].y), total);
+        means[i].z = __fdiv_rn(fmaf(weight, means[i].z, sums[i].z), total);
+        means[i].w = __fdiv_rn(fmaf(weight, means[i].w, sums[i].w), total);
       }
-      if (kFull || element < size) *reinterpret_cast<float4*>(row + element) = mean;
-      is_key ? StoreKey(slot, index, element, mean) : StoreValue(index, element, mean);
-    }
-    __syncwarp();
-    if (lane_.index == 0) {
-      counts_[slot] = new_count;
-      if (args_.log_biases != nullptr) {
-        args_.log_biases[LogRow(index)] = ovq::Log2(static_cast<float>(new_count));
+      if (kFull || Element(i) < Size(i)) {
+        *reinterpret_cast<float4*>(SlotRow(i, slot) + Element(i)) = means[i];
       }
+      IsKey(i) ? StoreKey(slot, index, Element(i), means[i])
+               : StoreValue(index, Element(i), means[i]);
     }
+    if (lane_.index != 0) return;
+    counts_[slot] = count + num_joiners;
+    if (args_.log_biases != nullptr) args_.log_biases[LogRow(index)] = ovq::Log2(total);
   }
 
-  __device__ const float* Row(bool is_key, int index) const {
-    return is_key ? KeyRow(args_, sequence_, head_, Token(index))
-                  : ValueRow(args_, sequence_, head_, Token(index));
+  // A lane's i-th vector of the D keys and D values of a row.
+  __device__ int Vector(int i) const { return i * 32 + lane_.index; }
+  __device__ bool IsKey(int i) const { return Vector(i) < kDim / 4; }
+  __device__ int Element(int i) const { return 4 * (Vector(i) % (kDim / 4)); }
+  __device__ int Size(int i) const { return IsKey(i) ? KeySize() : ValueSize(); }
+  __device__ float* SlotRow(int i, int slot) const {
+    return (IsKey(i) ? slot_keys_ : slot_values_) + static_cast<int64_t>(slot) * Size(i);
+  }
+  __device__ float4 LoadVector(const float* row, int i) const {
+    return LoadRow<kFull>(row, Element(i), Size(i));
   }
 
-  // The sum in rank order of four elements of the rows of a set of tokens, four rows in flight.
-  __device__ float4 SumOf(const uint32_t (&joiners)[kMaxTokens / 32], bool is_key, int element,
-                          int size) const {
-    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  // Adds the rows of a set of tokens in rank order, four in flight.
+  __device__ void AddRows(uint64_t low, uint64_t high, float4 (*sums)[kDim / 64]) const {
+#pragma unroll 1
+    while ((low | high) != 0) {
+      float4 rows[4][kDim / 64];
+      bool is_set[4];
 #pragma unroll
-    for (int group = 0; group < kMaxTokens / 32; ++group) {
-      uint32_t rest = joiners[group];
-      while (rest != 0) {
-        float4 rows[4];
-        int num_rows = 0;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (rest == 0) break;
-          const int index = group * 32 + __ffs(static_cast<int>(rest)) - 1;
-          rest &= rest - 1;
-          rows[i] = LoadRow<kFull>(Row(is_key, index), element, size);
-          ++num_rows;
+      for (int j = 0; j < 4; ++j) {
+        is_set[j] = (low | high) != 0;
+        const int index = low != 0 ? __ffsll(static_cast<long long>(low)) - 1
+                                   : 63 + __ffsll(static_cast<long long>(high));
+        if (low != 0) {
+          low &= low - 1;
+        } else {
+          high &= high - 1;
         }
+        if (!is_set[j]) continue;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (i >= num_rows) break;
-          sum = make_float4(sum.x + rows[i].x, sum.y + rows[i].y, sum.z + rows[i].z,
-                            sum.w + rows[i].w);
+        for (int i = 0; i < kDim / 64; ++i) rows[j][i] = LoadVector(RowOf(!IsKey(i), index), i);
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (!is_set[j]) break;
+#pragma unroll
+        for (int i = 0; i < kDim / 64; ++i) {
+          float4& sum = (*sums)[i];
+          sum = make_float4(sum.x + rows[j][i].x, sum.y + rows[j][i].y, sum.z + rows[j][i].z,
+                            sum.w + rows[j][i].w);
         }
       }
     }
-    return sum;
   }
 
   __device__ void StoreKey(int slot, int index, int element, float4 mean) {
@@ -482,31 +553,43 @@ class Merger {
   float* slot_values_;
   int32_t* counts_;
   int chunk_ = 0;
+  int last_chunk_ = 0;
+  float warm_[kDim / 32] = {};  // lines on their way
+  float slot_line_ = 0.0f;
+  float count_line_ = 0.0f;
   int num_old_ = 0;
   int num_exchanges_ = 0;
 };
 
-// Grid: (blocks of a cluster x heads, sequences); 512 threads; shared memory: Shared and, if it
-// fits, capacity keys.
+// Grid: clusters of num_blocks, which take the heads of the sequences in turn; 512 threads; shared
+// memory: Shared and, if they fit, the keys.
 template <int kDim, bool kFull, bool kAreKeysShared>
 __global__ void __launch_bounds__(kThreads, 1)
-    OvqMergeKernel(const __grid_constant__ OvqKernelArgs args, int num_blocks,
-                   uint16_t* global_keys) {
+    OvqMergeKernel(const __grid_constant__ OvqKernelArgs args, int num_blocks) {
   extern __shared__ uint4 shared_memory[];
-  const int sequence_index = static_cast<int>(blockIdx.y);
-  const Sequence sequence = GetSequence(args, sequence_index);
-  if (args.first_chunk >= sequence.num_merges) return;  // so does the whole cluster
-  const int block = static_cast<int>(blockIdx.x) % num_blocks;
-  const int head = static_cast<int>(blockIdx.x) / num_blocks;
   auto* shared = reinterpret_cast<Shared*>(shared_memory);
-  uint16_t* keys;
-  if constexpr (kAreKeysShared) {
-    keys = reinterpret_cast<uint16_t*>(shared + 1);
-  } else {
-    keys = global_keys +
-           (static_cast<int64_t>(sequence_index) * args.num_heads + head) * args.capacity * kDim;
+  const int block = static_cast<int>(blockIdx.x) % num_blocks;
+  const int first = static_cast<int>(blockIdx.x) / num_blocks;
+  const int num_clusters = static_cast<int>(gridDim.x) / num_blocks;
+  const int num_chains = args.num_heads * args.num_sequences;
+  // In a decode there is nothing to do as a rule: that is found out at once.
+  bool is_due = false;
+  for (int chain = first + static_cast<int>(threadIdx.x) * num_clusters; chain < num_chains;
+       chain += kThreads * num_clusters) {
+    is_due |= args.first_chunk < GetSequence(args, chain / args.num_heads).num_merges;
   }
-  Merger<kDim, kFull>(args, sequence, sequence_index, head, block, num_blocks, keys, shared).Run();
+  if (__syncthreads_or(is_due ? 1 : 0) == 0) return;  // so does the whole cluster
+  for (int chain = first; chain < num_chains; chain += num_clusters) {
+    const int sequence_index = chain / args.num_heads;
+    const Sequence sequence = GetSequence(args, sequence_index);
+    if (args.first_chunk >= sequence.num_merges) continue;
+    uint16_t* keys = kAreKeysShared
+                         ? reinterpret_cast<uint16_t*>(shared + 1)
+                         : args.merge_keys + static_cast<int64_t>(chain) * args.capacity * kDim;
+    Merger<kDim, kFull>(args, sequence, sequence_index, chain % args.num_heads, block, num_blocks,
+                        keys, shared)
+        .Run();
+  }
 }
 
 // Bytes of a block's shared memory with its keys; rounded up to whole tiles.
@@ -521,9 +604,10 @@ absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int num_blocks, siz
   const auto kernel = &OvqMergeKernel<kDim, kFull, kAreKeysShared>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        static_cast<int>(bytes));
+  const int num_clusters = std::min(args.num_heads * args.num_sequences,
+                                    std::max(1, queue->num_multiprocessors() / num_blocks));
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(num_blocks * args.num_heads),
-                        static_cast<unsigned>(args.num_sequences));
+  config.gridDim = dim3(static_cast<unsigned>(num_blocks * num_clusters));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = bytes;
   config.stream = queue->stream();
@@ -532,23 +616,30 @@ absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int num_blocks, siz
   cluster.val.clusterDim = {static_cast<unsigned>(num_blocks), 1, 1};
   config.attrs = &cluster;
   config.numAttrs = num_blocks > 1 ? 1 : 0;
-  cudaLaunchKernelEx(&config, kernel, args, num_blocks, args.merge_keys);
+  cudaLaunchKernelEx(&config, kernel, args, num_blocks);
   return queue->LaunchStatus("OvqMergeKernel");
+}
+
+// As many blocks a head as the device has room for: they cost exchanges, but share the work. Of the
+// 132 multiprocessors of an H100 not all can be in clusters of 8, whose blocks are of one group of
+// 16 or 18; a cluster that has to wait for another would double the time.
+int NumBlocks(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled, size_t most) {
+  if (queue->compute_capability() < 90) return 1;
+  const int num_chains = args.num_heads * args.num_sequences;
+  int num_blocks = 1;
+  while (num_blocks < kMaxBlocks &&
+         (SharedBytes(dim, num_blocks, max_filled) > most ||
+          2 * num_blocks * num_chains <= queue->num_multiprocessors() * 3 / 4)) {
+    num_blocks *= 2;
+  }
+  if (const char* v = std::getenv("OVQ_BLOCKS")) num_blocks = std::atoi(v);
+  return num_blocks;
 }
 
 template <int kDim, bool kFull>
 absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int64_t max_filled) {
   const size_t most = queue->compute_capability() >= 90 ? size_t{227} << 10 : size_t{99} << 10;
-  const int num_chains = args.num_heads * args.num_sequences;
-  // As many blocks a head as the device has room for: they cost exchanges, but share the work.
-  int num_blocks = 1;
-  if (queue->compute_capability() >= 90) {
-    while (num_blocks < kMaxBlocks &&
-           (2 * num_blocks * num_chains <= queue->num_multiprocessors() ||
-            SharedBytes(kDim, num_blocks, max_filled) > most)) {
-      num_blocks *= 2;
-    }
-  }
+  const int num_blocks = NumBlocks(queue, args, kDim, max_filled, most);
   const size_t bytes = SharedBytes(kDim, num_blocks, max_filled);
   if (bytes <= most) return Launch<kDim, kFull, true>(queue, args, num_blocks, bytes);
   return Launch<kDim, kFull, false>(queue, args, 1, sizeof(Shared));

@@ -66,32 +66,37 @@ __global__ void OvqDictionaryKernel(const __grid_constant__ OvqKernelArgs args) 
   }
 }
 
-// A tile of kTileSlots rows in shared memory against kTiles tiles of 16 tokens. bias(column) is the
-// pair of biases of the slots at column and column + 1.
+// A tile of kTileSlots rows in shared memory against kTiles tiles of 16 tokens. bias(column, r) is the
+// pair of biases of the slots at column and column + 1 for the token of row 8 r + g.
 template <int kDim, int kTiles, typename Bias>
 __device__ void ReadTile(const uint32_t (&queries)[kTiles][kDim / 16][4], float logit_scale,
                          const uint16_t* keys, const float* values, int first, const Lane& lane,
                          const Bias& bias, Reads<kDim> (&reads)[kTiles]) {
   constexpr int kColumns = kTileSlots<kDim> / 8;
+  const ovq::KeyLane<kDim> key_lane(keys, first, lane);
+  const ovq::ValueLane<kDim> value_lane(values, first, lane);
   float logits[kTiles][kColumns][4] = {};
 #pragma unroll
   for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
     for (int pair = 0; pair < kDim / 32; ++pair) {
-      const uint4 b = *reinterpret_cast<const uint4*>(
-          keys + ovq::SharedKey<kDim>(first + 8 * n + lane.g, 4 * pair + lane.t));
+      const uint4 b = key_lane.Load(n, pair);
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
         ovq::MmaHalf(logits[m][n], queries[m][2 * pair], b.x, b.y);
         ovq::MmaHalf(logits[m][n], queries[m][2 * pair + 1], b.z, b.w);
       }
     }
+  }
+#pragma unroll
+  for (int n = 0; n < kColumns; ++n) {
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        logits[m][n][e] = fmaf(logit_scale, logits[m][n][e],
-                               bias(m, first + 8 * n + 2 * lane.t + (e & 1), e >> 1));
+      for (int r = 0; r < 2; ++r) {
+        const float2 two = bias(first + 8 * n + 2 * lane.t, r);
+        logits[m][n][2 * r] = fmaf(logit_scale, logits[m][n][2 * r], two.x);
+        logits[m][n][2 * r + 1] = fmaf(logit_scale, logits[m][n][2 * r + 1], two.y);
       }
     }
   }
@@ -102,13 +107,10 @@ __device__ void ReadTile(const uint32_t (&queries)[kTiles][kDim / 16][4], float 
     uint32_t a[kTiles][4];
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) ovq::WeightOperand(logits[m][n], a[m]);
-    const int row = first + 8 * n + 2 * lane.t;
 #pragma unroll
     for (int group = 0; group < kDim / 32; ++group) {
-      const int dim = 32 * group + 4 * lane.g;
-      const uint4 b0 = *reinterpret_cast<const uint4*>(values + ovq::SharedValue<kDim>(row, dim));
-      const uint4 b1 =
-          *reinterpret_cast<const uint4*>(values + ovq::SharedValue<kDim>(row + 1, dim));
+      const uint4 b0 = value_lane.Load(n, 0, group);
+      const uint4 b1 = value_lane.Load(n, 1, group);
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
         ovq::MmaTf32(reads[m].out[4 * group], a[m], b0.x, b1.x);
@@ -187,6 +189,18 @@ class UnitReader {
     __syncthreads();
   }
 
+  // The next chunk's queries: a line or two for each thread.
+  __device__ void WarmQueries(int chunk, float (&warm)[kDim / 64]) const {
+    const int index = static_cast<int>(threadIdx.x) >> 1;
+    const int line = static_cast<int>(threadIdx.x) & 1;
+    const float* row = ovq::QueryRow(args_, sequence_, head_, chunk * args_.chunk_tokens + index);
+#pragma unroll
+    for (int i = 0; i < kDim / 64; ++i) {
+      const int element = 64 * i + 32 * line;
+      warm[i] = row != nullptr && element < args_.key_dim ? ovq::Warm(row + element) : 0.0f;
+    }
+  }
+
   template <bool kFull>
   __device__ void ReadChunk(int chunk, int num_filled, float logit_scale) {
     const int num_groups = num_warps_ / 2;
@@ -204,64 +218,126 @@ class UnitReader {
     reads[0].Clear();
     reads[1].Clear();
     const int last = min(kHalfSlots, num_filled - first_slot_ - half * kHalfSlots);
+#pragma unroll 1
     for (int first = 0; first < last; first += kTileSlots<kDim>) {
       ReadTile<kDim, 2>(
           queries, logit_scale, shared_.keys, shared_.values, half * kHalfSlots + first, lane_,
-          [&](int, int column, int) { return shared_.biases[column]; }, reads);
+          [&](int column, int) {
+            return *reinterpret_cast<const float2*>(&shared_.biases[column]);
+          },
+          reads);
     }
     reads[0].Finish();
     reads[1].Finish();
     // Each warp hands one tile of tokens over to the other half's warp and joins the other.
-    half == 0 ? Send(reads[1]) : Send(reads[0]);
-    const int partner = half == 0 ? warp_ + num_groups : warp_ - num_groups;
+    const bool is_first = half == 0;
+    Select(is_first, &reads[0], &reads[1]);
+    Send(reads[1]);
+    const int partner = is_first ? warp_ + num_groups : warp_ - num_groups;
     asm volatile("bar.sync %0, 64;" ::"r"(1 + group) : "memory");
-    const int64_t tile =
-        PartialTile(args_, sequence_index_, head_, chunk, unit_) + 2 * group + half;
-    half == 0 ? JoinAndStore<true>(reads[0], partner, tile)
-              : JoinAndStore<false>(reads[1], partner, tile);
+    JoinAndStore(is_first, reads[0], partner,
+                 PartialTile(args_, sequence_index_, head_, chunk, unit_) + 2 * group + half);
   }
 
-  // Takes over the slots that the chunk's merge changed, here and in the dictionary.
-  __device__ void FollowLog(int chunk) {
+  // Which slots a chunk's merge changes, at the places of tokens lane, lane + 32, ...
+  __device__ void LoadLog(int chunk, int (&slots)[4]) const {
+    const int64_t log = LogRow(chunk);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      slots[i] = 32 * i < args_.chunk_tokens ? args_.log_slots[log + 32 * i + lane_.index] : -1;
+    }
+  }
+
+  // Takes those over, here and in the dictionary.
+  __device__ void FollowLog(int chunk, const int (&slots)[4]) {
     __syncthreads();  // everybody has read
-    const int64_t chain = static_cast<int64_t>(sequence_index_) * args_.num_heads + head_;
-    const int64_t log =
-        (chain * args_.segment_chunks + chunk - args_.first_chunk) * args_.chunk_tokens;
-    int turn = 0;
-    for (int first = 0; first < args_.chunk_tokens; first += 32) {
-      const int slot = args_.log_slots[log + first + lane_.index];
-      const bool is_here = slot >= first_slot_ && slot < first_slot_ + kUnitSlots<kDim>;
-      uint32_t rest = __ballot_sync(0xffffffffu, is_here);
-      for (; rest != 0; rest &= rest - 1, ++turn) {
-        if (turn % num_warps_ != warp_) continue;
-        const int source = __ffs(static_cast<int>(rest)) - 1;
-        CopyLogged(log + first + source, __shfl_sync(0xffffffffu, slot, source) - first_slot_);
-      }
+    const int64_t log = LogRow(chunk);
+    uint64_t rest[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t low = __ballot_sync(0xffffffffu, IsHere(slots[2 * i]));
+      const uint32_t high = __ballot_sync(0xffffffffu, IsHere(slots[2 * i + 1]));
+      rest[i] = low | static_cast<uint64_t>(high) << 32;
+    }
+    int place = NextPlace(rest, warp_);
+#pragma unroll 1
+    while (place >= 0) {
+      const int second = NextPlace(rest, num_warps_ - 1);
+      CopyLogged(log, place, second);
+      place = second < 0 ? -1 : NextPlace(rest, num_warps_ - 1);
     }
     __syncthreads();
   }
 
  private:
-  __device__ void CopyLogged(int64_t from, int local) {
-    const int64_t to = DictionaryRow(args_, sequence_index_, head_, first_slot_ + local);
-    const uint16_t* key_row = args_.log_keys + from * kDim;
-    const float* value_row = args_.log_values + from * kDim;
-    for (int piece = lane_.index; piece < kPieces; piece += 32) {
-      CopyPiece<kDim>(key_row, value_row, local, piece, &shared_);
-      if (piece < kDim / 8) {
-        *reinterpret_cast<uint4*>(args_.dictionary_keys + to * kDim + 8 * piece) =
-            *reinterpret_cast<const uint4*>(key_row + 8 * piece);
+  __device__ int64_t LogRow(int chunk) const {
+    const int64_t chain = static_cast<int64_t>(sequence_index_) * args_.num_heads + head_;
+    return (chain * args_.segment_chunks + chunk - args_.first_chunk) * args_.chunk_tokens;
+  }
+
+  __device__ bool IsHere(int slot) const {
+    return slot >= first_slot_ && slot < first_slot_ + kUnitSlots<kDim>;
+  }
+
+  // Takes the lowest bit after `skipped` others; -1 where there are not so many.
+  __device__ static int NextPlace(uint64_t (&rest)[2], int skipped) {
+    int place = -1;
+#pragma unroll 1
+    for (int i = 0; i <= skipped; ++i) {
+      if (rest[0] != 0) {
+        place = __ffsll(static_cast<long long>(rest[0])) - 1;
+        rest[0] &= rest[0] - 1;
+      } else if (rest[1] != 0) {
+        place = 63 + __ffsll(static_cast<long long>(rest[1]));
+        rest[1] &= rest[1] - 1;
       } else {
-        const int dim = 4 * (piece - kDim / 8);
-        *reinterpret_cast<float4*>(args_.dictionary_values + to * kDim + dim) =
-            *reinterpret_cast<const float4*>(value_row + dim);
+        return -1;
       }
     }
-    if (lane_.index == 0) {
-      const float bias = args_.log_biases[from];
-      shared_.biases[local] = bias;
-      args_.dictionary_biases[to] = bias;
+    return place;
+  }
+
+  // Two logged rows, of which the second may be missing (negative), by one warp.
+  __device__ void CopyLogged(int64_t log, int first, int second) {
+    const int64_t from[2] = {log + first, log + max(second, first)};
+    int local[2];
+    float bias[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      local[i] = args_.log_slots[from[i]] - first_slot_;
+      bias[i] = args_.log_biases[from[i]];
     }
+#pragma unroll
+    for (int piece = lane_.index; piece < (kPieces + 31) / 32 * 32; piece += 32) {
+      if (piece >= kPieces) break;
+      uint4 rows[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        rows[i] = piece < kDim / 8
+                      ? *reinterpret_cast<const uint4*>(args_.log_keys + from[i] * kDim + 8 * piece)
+                      : *reinterpret_cast<const uint4*>(args_.log_values + from[i] * kDim +
+                                                        4 * (piece - kDim / 8));
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int64_t to = DictionaryRow(args_, sequence_index_, head_, first_slot_ + local[i]);
+        if (piece < kDim / 8) {
+          *reinterpret_cast<uint4*>(shared_.keys + ovq::SharedKey<kDim>(local[i], piece)) = rows[i];
+          *reinterpret_cast<uint4*>(args_.dictionary_keys + to * kDim + 8 * piece) = rows[i];
+        } else {
+          const int dim = 4 * (piece - kDim / 8);
+          *reinterpret_cast<uint4*>(shared_.values + ovq::SharedValue<kDim>(local[i], dim)) =
+              rows[i];
+          *reinterpret_cast<uint4*>(args_.dictionary_values + to * kDim + dim) = rows[i];
+        }
+      }
+    }
+    if (lane_.index >= 2) return;
+    const int i = second < 0 ? 0 : lane_.index;
+    shared_.biases[i == 0 ? local[0] : local[1]] = i == 0 ? bias[0] : bias[1];
+    args_.dictionary_biases[DictionaryRow(args_, sequence_index_, head_,
+                                          first_slot_ + (i == 0 ? local[0] : local[1]))] =
+        i == 0 ? bias[0] : bias[1];
   }
 
   __device__ void Send(const Reads<kDim>& reads) {
@@ -278,38 +354,55 @@ class UnitReader {
     }
   }
 
-  template <bool kIsFirst>
-  __device__ void JoinAndStore(const Reads<kDim>& reads, int partner, int64_t tile) {
-    ovq::PairScale scales[2];
+  // Swaps the two where `is_first` is false: the first one is what the warp keeps.
+  __device__ static void Select(bool is_first, Reads<kDim>* kept, Reads<kDim>* sent) {
+    const auto swap = [&](float& x, float& y) {
+      const float z = is_first ? x : y;
+      y = is_first ? y : x;
+      x = z;
+    };
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      swap(kept->largest[r], sent->largest[r]);
+      swap(kept->weights[r], sent->weights[r]);
+    }
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) swap(kept->out[n][e], sent->out[n][e]);
+    }
+  }
+
+  // `reads` is of the first half of the unit, the partner's of the second, or the other way round.
+  __device__ void JoinAndStore(bool is_first, const Reads<kDim>& reads, int partner, int64_t tile) {
+    float mine[2];
+    float theirs[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float2 other = shared_.stats[partner][8 * r + lane_.g];
-      scales[r] = kIsFirst ? ovq::ScalePair(reads.largest[r], other.x)
-                           : ovq::ScalePair(other.x, reads.largest[r]);
-      const float weights = kIsFirst ? ovq::Join(scales[r], reads.weights[r], other.y)
-                                     : ovq::Join(scales[r], other.y, reads.weights[r]);
+      const ovq::PairScale scale = is_first ? ovq::ScalePair(reads.largest[r], other.x)
+                                            : ovq::ScalePair(other.x, reads.largest[r]);
+      const float weights = is_first ? ovq::Join(scale, reads.weights[r], other.y)
+                                     : ovq::Join(scale, other.y, reads.weights[r]);
+      mine[r] = is_first ? scale.first : scale.second;
+      theirs[r] = is_first ? scale.second : scale.first;
       if (lane_.t == 0) {
         reinterpret_cast<float2*>(args_.partial_stats)[tile * kOvqTileTokens + 8 * r + lane_.g] =
-            make_float2(scales[r].largest, weights);
+            make_float2(scale.largest, weights);
       }
     }
     auto* out = reinterpret_cast<float4*>(args_.partials) + tile * (kDim / 8) * 32;
+    // ovq::Join multiplies the first half's by its scale and adds the second's in one fma.
+    const auto join = [&](float x, float y, int r) {
+      const float product = is_first ? mine[r] * x : theirs[r] * y;
+      return is_first ? fmaf(theirs[r], y, product) : fmaf(mine[r], x, product);
+    };
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       const float4 other = shared_.exchange[partner][n][lane_.index];
-      float4 joined;
-      if constexpr (kIsFirst) {
-        joined = make_float4(ovq::Join(scales[0], reads.out[n][0], other.x),
-                             ovq::Join(scales[0], reads.out[n][1], other.y),
-                             ovq::Join(scales[1], reads.out[n][2], other.z),
-                             ovq::Join(scales[1], reads.out[n][3], other.w));
-      } else {
-        joined = make_float4(ovq::Join(scales[0], other.x, reads.out[n][0]),
-                             ovq::Join(scales[0], other.y, reads.out[n][1]),
-                             ovq::Join(scales[1], other.z, reads.out[n][2]),
-                             ovq::Join(scales[1], other.w, reads.out[n][3]));
-      }
-      out[n * 32 + lane_.index] = joined;
+      out[n * 32 + lane_.index] =
+          make_float4(join(reads.out[n][0], other.x, 0), join(reads.out[n][1], other.y, 0),
+                      join(reads.out[n][2], other.z, 1), join(reads.out[n][3], other.w, 1));
     }
   }
 
@@ -345,10 +438,16 @@ __global__ void __launch_bounds__(256, 1)
   reader.Load(ovq::FilledBefore(args, sequence, args.first_chunk));
   for (int chunk = args.first_chunk; chunk < last; ++chunk) {
     const int num_filled = ovq::FilledBefore(args, sequence, chunk);
+    int changed[4];
+    if (chunk < sequence.num_merges) reader.LoadLog(chunk, changed);
+    float warm[kDim / 64];
+    reader.WarmQueries(chunk + 1, warm);
     if (num_filled > first_slot) {
       reader.template ReadChunk<kFull>(chunk, num_filled, logit_scale);
     }
-    if (chunk < sequence.num_merges) reader.FollowLog(chunk);
+#pragma unroll
+    for (float line : warm) ovq::Warmed(line);
+    if (chunk < sequence.num_merges) reader.FollowLog(chunk, changed);
   }
 }
 
@@ -366,6 +465,7 @@ __device__ void JoinUnits(const OvqKernelArgs& args, int64_t tile, int num_units
   const auto* stats = reinterpret_cast<const float2*>(args.partial_stats);
   const auto* outs = reinterpret_cast<const float4*>(args.partials);
   float largest[2] = {reads->largest[0], reads->largest[1]};
+#pragma unroll 4
   for (int unit = 0; unit < num_units; ++unit) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -375,6 +475,7 @@ __device__ void JoinUnits(const OvqKernelArgs& args, int64_t tile, int num_units
   }
   float weights[2] = {};
   float out[kDim / 8][4] = {};
+#pragma unroll 2
   for (int unit = 0; unit < num_units; ++unit) {
     float scale[2];
 #pragma unroll
@@ -409,7 +510,8 @@ __device__ void JoinUnits(const OvqKernelArgs& args, int64_t tile, int num_units
 
 // Grid: (chunks, heads, sequences); 2 L threads: a warp for 16 tokens; shared memory: ChunkShared.
 template <int kDim, bool kFull>
-__global__ void __launch_bounds__(256) OvqChunkKernel(const __grid_constant__ OvqKernelArgs args) {
+__global__ void __launch_bounds__(256, kDim == 64 ? 2 : 1)
+    OvqChunkKernel(const __grid_constant__ OvqKernelArgs args) {
   extern __shared__ uint4 shared_memory[];
   auto& shared = *reinterpret_cast<ChunkShared<kDim>*>(shared_memory);
   const int sequence_index = static_cast<int>(blockIdx.z);
@@ -448,8 +550,10 @@ __global__ void __launch_bounds__(256) OvqChunkKernel(const __grid_constant__ Ov
   for (int first = 0; first < first_row + 16; first += kTileSlots<kDim>) {
     ReadTile<kDim, 1>(
         queries, logit_scale, shared.keys, shared.values, first, lane,
-        [&](int, int column, int r) {
-          return column <= first_row + 8 * r + lane.g ? 0.0f : -ovq::Infinity();
+        [&](int column, int r) {
+          const int row = first_row + 8 * r + lane.g;
+          return make_float2(column <= row ? 0.0f : -ovq::Infinity(),
+                             column + 1 <= row ? 0.0f : -ovq::Infinity());
         },
         reads);
   }

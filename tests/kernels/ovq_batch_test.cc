@@ -330,46 +330,75 @@ TEST_P(OvqBatchTest, AStepHasTheSameBitsInAnyBatch) {
   }
 }
 
-// Where the assignments agree, as with keys that stand far apart, so do the states, bit for bit.
-TEST_P(OvqBatchTest, StatesAreThoseOfTheCpuWhereAssignmentsAgree) {
-  const OvqShape shape{64, 64, 40, 64};
-  RandomSource random(5);
-  const std::vector<float> centers = Units(random.Normals(40 * 64), 64);
-  Tokens tokens = RandomTokens(shape, 64 * 6, &random);
-  for (size_t row = 0; row < tokens.k.size() / 64; ++row) {
-    const auto center = static_cast<size_t>(random.Integer(0, 39));
-    for (size_t j = 0; j < 64; ++j) {
-      tokens.k[row * 64 + j] = centers[center * 64 + j] + 0.02f * tokens.k[row * 64 + j];
+// One head's slots, updated by plain loops in the order that ovq.h promises.
+struct PlainSlots {
+  std::vector<std::vector<float>> rows;  // keys, then values
+  std::vector<int32_t> counts;
+
+  void Merge(const std::vector<std::vector<float>>& tokens,
+             const std::vector<int32_t>& assignment) {
+    std::vector<std::vector<size_t>> joiners(counts.size());
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (assignment[i] >= 0) continue;
+      ASSERT_EQ(static_cast<size_t>(~assignment[i]), rows.size());
+      rows.push_back(tokens[i]);
+      counts.push_back(1);
+      joiners.emplace_back();
+    }
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (assignment[i] >= 0) joiners[static_cast<size_t>(assignment[i])].push_back(i);
+    }
+    for (size_t n = 0; n < rows.size(); ++n) {
+      if (joiners[n].empty()) continue;
+      const auto before = static_cast<float>(counts[n]);
+      counts[n] += static_cast<int32_t>(joiners[n].size());
+      for (size_t j = 0; j < rows[n].size(); ++j) {
+        float sum = 0.0f;
+        for (size_t i : joiners[n]) sum += tokens[i][j];
+        rows[n][j] = std::fma(before, rows[n][j], sum) / static_cast<float>(counts[n]);
+      }
     }
   }
-  tokens.k = Units(tokens.k, 64);
-  Pool pool = MakePool(shape, 8.0f, 1);
-  const Calls calls = Run({tokens}, {0}, &pool);
-  for (int64_t head = 0; head < kHeads; ++head) {
-    OvqSlots slots;
-    for (int64_t chunk = 0; chunk < 6; ++chunk) {
-      std::vector<float> keys;
-      std::vector<float> values;
-      for (int64_t t = 64 * chunk; t < 64 * (chunk + 1); ++t) {
-        const auto from = (t * kHeads + head) * 64;
-        keys.insert(keys.end(), tokens.k.begin() + from, tokens.k.begin() + from + 64);
-        values.insert(values.end(), tokens.v.begin() + from, tokens.v.begin() + from + 64);
-      }
-      std::vector<int32_t> assignment(64);
-      OvqMerge(shape, 64 * chunk, {keys, values, 64}, &slots, absl::MakeSpan(assignment));
-      const auto place = calls.assignments.begin() + (chunk * kHeads + head) * 64;
-      ASSERT_EQ(std::vector<int32_t>(place, place + 64), assignment) << chunk;
-    }
-    const auto part = [&](const auto& array) {
-      auto all = OnHost(array);
-      const auto size = static_cast<ptrdiff_t>(all.size()) / kHeads;
-      const auto first = all.begin() + head * size;
-      const auto used = size / shape.max_slots * static_cast<ptrdiff_t>(slots.counts.size());
-      return decltype(all)(first, first + used);
+};
+
+// On every device: a state's bits differ between devices only where an assignment does.
+TEST_P(OvqBatchTest, StatesAreTheMeansOfTheirAssignmentsBitForBit) {
+  for (const OvqShape& shape : {OvqShape{64, 64, 40, 64}, OvqShape{128, 24, 300, 128}}) {
+    const int64_t num_merges = 6;
+    RandomSource random(5);
+    const Tokens tokens = RandomTokens(shape, shape.chunk_tokens * num_merges, &random);
+    Pool pool = MakePool(shape, 8.0f, 1);
+    const Calls calls = Run({tokens}, {0}, &pool);
+    const std::vector<float> keys = OnHost(pool.keys);
+    const std::vector<float> values = OnHost(pool.values);
+    const std::vector<int32_t> counts = OnHost(pool.counts);
+    const auto row_of = [](const std::vector<float>& x, int64_t row, int64_t length) {
+      return std::vector<float>(x.begin() + row * length, x.begin() + (row + 1) * length);
     };
-    EXPECT_EQ(part(pool.keys), slots.keys);
-    EXPECT_EQ(part(pool.values), slots.values);
-    EXPECT_EQ(part(pool.counts), slots.counts);
+    const auto key_and_value = [&](const std::vector<float>& k, const std::vector<float>& v,
+                                   int64_t row) {
+      std::vector<float> both = row_of(k, row, shape.key_dim);
+      const std::vector<float> value = row_of(v, row, shape.value_dim);
+      both.insert(both.end(), value.begin(), value.end());
+      return both;
+    };
+    for (int64_t head = 0; head < kHeads; ++head) {
+      PlainSlots slots;
+      for (int64_t chunk = 0; chunk < num_merges; ++chunk) {
+        std::vector<std::vector<float>> chunk_tokens;
+        for (int64_t t = 0; t < shape.chunk_tokens; ++t) {
+          const int64_t token = chunk * shape.chunk_tokens + t;
+          chunk_tokens.push_back(key_and_value(tokens.k, tokens.v, token * kHeads + head));
+        }
+        const auto first = calls.assignments.begin() + (chunk * kHeads + head) * shape.chunk_tokens;
+        slots.Merge(chunk_tokens, {first, first + shape.chunk_tokens});
+      }
+      for (size_t n = 0; n < slots.rows.size(); ++n) {
+        const int64_t row = head * shape.max_slots + static_cast<int64_t>(n);
+        ASSERT_EQ(counts[static_cast<size_t>(row)], slots.counts[n]);
+        ASSERT_EQ(key_and_value(keys, values, row), slots.rows[n]) << n;
+      }
+    }
   }
 }
 
