@@ -109,7 +109,9 @@ absl::Status OvqBatchCuda(Queue* queue, const OvqShape& shape, const OvqBatchSiz
   if (plan.is_prefill()) LETHE_RETURN_IF_ERROR(OvqLaunchDictionary(queue, args, plan.dim()));
   for (; args.first_chunk < plan.num_chunks(); args.first_chunk += args.segment_chunks) {
     LETHE_RETURN_IF_ERROR(OvqLaunchMerge(queue, args, plan.dim(), plan.max_filled()));
-    if (plan.is_prefill()) LETHE_RETURN_IF_ERROR(OvqLaunchRead(queue, args, plan.dim()));
+    if (!plan.is_prefill()) continue;
+    LETHE_RETURN_IF_ERROR(OvqLaunchRead(queue, args, plan.dim()));
+    LETHE_RETURN_IF_ERROR(OvqLaunchChunk(queue, args, plan.dim()));
   }
   return plan.is_prefill() ? OvqLaunchAppend(queue, args) : absl::OkStatus();
 }

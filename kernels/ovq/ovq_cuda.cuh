@@ -161,15 +161,24 @@ template <int kDim>
 __device__ inline int SharedKey(int row, int piece) {
   return row * kDim + ((piece ^ ((row & 1) << 2)) << 3);
 }
-// Likewise four f32 of a value row: a phase reads 32 bytes of four rows.
+// Values stand in pairs of rows, element by element, so that one 16-byte load has both operands of
+// two elements: (2 pair, dim), (2 pair + 1, dim), .. . Pairs rotate within 128 bytes, as a phase
+// reads 32 bytes of four pairs.
 template <int kDim>
 __device__ inline int SharedValue(int row, int dim) {
-  return row * kDim + (dim ^ (((row >> 1) & 3) << 3));
+  return (row >> 1) * 2 * kDim + ((2 * dim + (row & 1)) ^ (((row >> 1) & 3) << 3));
+}
+// Four elements of a row, from `dim`, a multiple of 4.
+template <int kDim>
+__device__ inline void StoreSharedValues(float* values, int row, int dim, float4 x) {
+  values[SharedValue<kDim>(row, dim)] = x.x;
+  values[SharedValue<kDim>(row, dim + 1)] = x.y;
+  values[SharedValue<kDim>(row, dim + 2)] = x.z;
+  values[SharedValue<kDim>(row, dim + 3)] = x.w;
 }
 
 // The same for a lane that walks down the rows 8 at a time: its operands of a row of 8 tokens' or
-// slots' keys are at KeyLane + 8 n kDim, its values of rows 2t and 2t + 1 at ValueLane + 8 n kDim
-// (+ kDim), 32 elements a group. The first row is a multiple of 8.
+// slots' keys and of the values of rows 2t and 2t + 1. The first row is a multiple of 8.
 template <int kDim>
 struct KeyLane {
   const uint16_t* pieces[2];  // of even and odd pairs of steps
@@ -189,9 +198,10 @@ struct ValueLane {
   const float* values;
 
   __device__ ValueLane(const float* rows, int first, const Lane& lane)
-      : values(rows + (first + 2 * lane.t) * kDim + ((4 * lane.g) ^ (lane.t << 3))) {}
-  __device__ uint4 Load(int n, int e, int group) const {
-    return *reinterpret_cast<const uint4*>(values + (8 * n + e) * kDim + 32 * group);
+      : values(rows + (first / 2 + lane.t) * 2 * kDim + ((4 * lane.g) ^ (lane.t << 3))) {}
+  // Elements 16 group + 2 g and the next: (x, y) and (z, w).
+  __device__ uint4 Load(int n, int group) const {
+    return *reinterpret_cast<const uint4*>(values + 8 * n * kDim + 32 * group);
   }
 };
 
@@ -236,9 +246,9 @@ __device__ inline void LoadOperand(const float* row0, const float* row1, int siz
 template <int kDim>
 constexpr int kTileSlots = 4096 / kDim;
 
-// The read of 16 tokens over some slots: per lane rows g and g + 8. In `out` lane (g, t) holds of
-// row g the elements 32 j + 8 t + {0..3} in [4 j + {0..3}][0] and + {4..7} in [..][1]; of row g + 8
-// in [..][2] and [..][3].
+// The read of 16 tokens over some slots: per lane rows g and g + 8. Column 2t of out[n] is in [n][0]
+// for row g and in [n][2] for row g + 8, column 2t + 1 in [n][1] and [n][3]; which element a column
+// is, the user's value operand says.
 template <int kDim>
 struct Reads {
   float largest[2];

@@ -70,6 +70,7 @@ absl::Status OvqBatchCuda(Queue* queue, const OvqShape& shape, const OvqBatchSiz
 absl::Status OvqLaunchMerge(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled);
 absl::Status OvqLaunchDictionary(Queue* queue, const OvqKernelArgs& args, int dim);
 absl::Status OvqLaunchRead(Queue* queue, const OvqKernelArgs& args, int dim);
+absl::Status OvqLaunchChunk(Queue* queue, const OvqKernelArgs& args, int dim);
 absl::Status OvqLaunchStep(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled);
 absl::Status OvqLaunchAppend(Queue* queue, const OvqKernelArgs& args);
 

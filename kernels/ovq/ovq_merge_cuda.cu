@@ -84,9 +84,13 @@ __device__ void SyncCluster(int num_blocks) {
 }
 
 // One head's merges, by one block of its cluster.
-template <int kDim, bool kFull>
+template <int kDim, bool kFull, int kTokens>
 class Merger {
  public:
+  static constexpr int kGroups = kTokens / 32;        // of 32 tokens
+  static constexpr int kParts = kWarps / kGroups;     // of the block's slots
+  static constexpr int kShares = kThreads / kTokens;  // threads that have the same token
+
   __device__ Merger(const OvqKernelArgs& args, const Sequence& sequence, int sequence_index,
                     int head, int block, int num_blocks, uint16_t* keys, Shared* shared)
       : args_(args),
@@ -97,14 +101,16 @@ class Merger {
         num_blocks_(num_blocks),
         keys_(keys),
         shared_(*shared),
-        num_tokens_(args.chunk_tokens),
+        block_shift_((num_blocks > 1 ? 1 : 0) + (num_blocks > 2 ? 1 : 0) +
+                     (num_blocks > 4 ? 1 : 0)),
+        index_(static_cast<int>(threadIdx.x) % kTokens),
+        share_(static_cast<int>(threadIdx.x) / kTokens),
         warp_(static_cast<int>(threadIdx.x) >> 5),
         lane_(ThisLane()) {
     const int64_t row = (sequence.state * args.num_heads + head) * args.max_slots;
     slot_keys_ = args.states.keys + row * KeySize();
     slot_values_ = args.states.values + row * ValueSize();
     counts_ = args.states.counts + row;
-    num_groups_ = num_tokens_ / 32;
   }
 
   __device__ void Run() {
@@ -123,18 +129,20 @@ class Merger {
  private:
   __device__ int KeySize() const { return kFull ? kDim : args_.key_dim; }
   __device__ int ValueSize() const { return kFull ? kDim : args_.value_dim; }
-  __device__ bool Owns(int slot) const { return slot / kOwnedSlots % num_blocks_ == block_; }
+  __device__ bool Owns(int slot) const {
+    return (slot / kOwnedSlots & (num_blocks_ - 1)) == block_;
+  }
   __device__ int LocalRow(int slot) const {
-    return slot / (kOwnedSlots * num_blocks_) * kOwnedSlots + slot % kOwnedSlots;
+    return (slot / kOwnedSlots >> block_shift_) * kOwnedSlots + (slot & (kOwnedSlots - 1));
   }
 
   // Nothing of the merged tokens stays.
   __device__ void ClearPending() const {
-    const int64_t row = (sequence_.state * args_.num_heads + head_) * num_tokens_;
-    for (int i = static_cast<int>(threadIdx.x); i < num_tokens_ * KeySize(); i += kThreads) {
+    const int64_t row = (sequence_.state * args_.num_heads + head_) * kTokens;
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * KeySize(); i += kThreads) {
       args_.states.pending_keys[row * KeySize() + i] = 0.0f;
     }
-    for (int i = static_cast<int>(threadIdx.x); i < num_tokens_ * ValueSize(); i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * ValueSize(); i += kThreads) {
       args_.states.pending_values[row * ValueSize() + i] = 0.0f;
     }
   }
@@ -159,7 +167,6 @@ class Merger {
   __device__ void Merge() {
     const int num_filled = shared_.num_filled[chunk_ & 1];
     const int num_new = num_filled - num_old_;
-    const int index = static_cast<int>(threadIdx.x) & (num_tokens_ - 1);  // the thread's token
     PrepareChunk(chunk_ + 1);
     // Novelty in the first chunk is the distance from token 0, which itself opens slot 0; then the
     // other tokens are matched with the slots that the seeds open.
@@ -176,16 +183,16 @@ class Merger {
     bool is_seed = false;
 #pragma unroll 1
     for (bool is_last = !is_first;; is_last = true) {
-      key = Match(num_candidates, index);
+      key = Match(num_candidates);
       if (is_last && (is_first || num_new == 0)) break;
-      is_seed = SelectSeeds(is_first && index == 0 ? 0 : OrderOf(key), index, num_new);
+      is_seed = SelectSeeds(is_first && index_ == 0 ? 0 : OrderOf(key), num_new);
       if (is_last) break;
       OpenFirstSlots();
       num_candidates = num_new;
     }
     if (!is_first) WarmSlot(SlotOf(key));
-    Assign(is_seed, SlotOf(key), index);
-    FindChanges(index);
+    Assign(is_seed, SlotOf(key));
+    FindChanges();
 #pragma unroll 1
     for (int i = warp_; i < shared_.num_changes; i += kWarps) Change(shared_.changes[i]);
     num_old_ = num_filled;
@@ -204,10 +211,10 @@ class Merger {
     if (i == kThreads - 1) {
       shared_.num_filled[chunk & 1] = ovq::FilledBefore(args_, sequence_, chunk + 1);
     }
-    if (i >= 2 * num_tokens_) return;
-    const bool is_value = i >= num_tokens_;
-    const int index = is_value ? i - num_tokens_ : i;
-    const int token = chunk * num_tokens_ + index;
+    if (i >= 2 * kTokens) return;
+    const bool is_value = i >= kTokens;
+    const int index = is_value ? i - kTokens : i;
+    const int token = chunk * kTokens + index;
     const float* row = is_value ? ovq::ValueRow(args_, sequence_, head_, token)
                                 : KeyRow(args_, sequence_, head_, token);
     shared_.rows[chunk & 1][is_value ? 1 : 0][index] = row;
@@ -221,13 +228,12 @@ class Merger {
   // The slot that the thread's token will join, likewise.
   __device__ void WarmSlot(int slot) {
     if (!Owns(slot)) return;
-    const int share = static_cast<int>(threadIdx.x) / num_tokens_;
-    const bool is_value = share % 2 != 0;
-    const int element = share / 2 * 32;
+    const bool is_value = share_ % 2 != 0;
+    const int element = share_ / 2 * 32;
     const int size = is_value ? ValueSize() : KeySize();
     const float* rows = is_value ? slot_values_ : slot_keys_;
     if (element < size) slot_line_ = ovq::Warm(rows + static_cast<int64_t>(slot) * size + element);
-    if (share == 0) count_line_ = ovq::Warm(reinterpret_cast<const float*>(counts_ + slot));
+    if (share_ == 0) count_line_ = ovq::Warm(reinterpret_cast<const float*>(counts_ + slot));
   }
 
   __device__ const float* RowOf(bool is_value, int index) const {
@@ -235,10 +241,9 @@ class Merger {
   }
 
   // The best of the first num_slots slots for the thread's token, over all blocks.
-  __device__ uint64_t Match(int num_slots, int index) {
-    const int group = warp_ % num_groups_;  // of 32 tokens
-    const int part = warp_ / num_groups_;   // of the block's tiles
-    const int num_parts = kWarps / num_groups_;
+  __device__ uint64_t Match(int num_slots) {
+    const int group = warp_ % kGroups;  // of 32 tokens
+    const int part = warp_ / kGroups;   // of the block's tiles
     uint32_t a[2][kDim / 16][4];
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
@@ -253,7 +258,7 @@ class Merger {
       best_slot[r] = 0;
     }
 #pragma unroll 1
-    for (int i = part; (i * num_blocks_ + block_) * kOwnedSlots < num_slots; i += num_parts) {
+    for (int i = part; (i * num_blocks_ + block_) * kOwnedSlots < num_slots; i += kParts) {
       const int first = (i * num_blocks_ + block_) * kOwnedSlots;
 #pragma unroll 1
       for (int n = 0; n < kOwnedSlots && first + n < num_slots; n += 8 * kMatched) {
@@ -268,7 +273,7 @@ class Merger {
       if (lane_.t == 0) shared_.candidates[part][group * 32 + r * 8 + lane_.g] = key;
     }
     __syncthreads();
-    return Exchange(num_parts, index);
+    return Exchange();
   }
 
   // 8 kMatched slots, at row `local` of keys_, against the warp's 32 tokens: best[r] is of row
@@ -307,48 +312,48 @@ class Merger {
     }
   }
 
-  __device__ uint64_t Exchange(int num_parts, int index) {
-    const int share = static_cast<int>(threadIdx.x) / num_tokens_;
-    const int num_shares = kThreads / num_tokens_;
+  __device__ uint64_t Exchange() {
     uint64_t key = 0;
-    for (int part = 0; part < num_parts; ++part) key = max(key, shared_.candidates[part][index]);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) key = max(key, shared_.candidates[part][index_]);
     uint64_t(&exchanged)[kMaxBlocks][kMaxTokens] = shared_.exchanged[num_exchanges_++ & 1];
     if (num_blocks_ == 1) {
       __syncthreads();  // candidates may be written again
       return key;
     }
-    for (int there = share; there < num_blocks_; there += num_shares) {
-      StoreInBlock(&exchanged[block_][index], there, key);
+    for (int there = share_; there < num_blocks_; there += kShares) {
+      StoreInBlock(&exchanged[block_][index_], there, key);
     }
     SyncCluster(num_blocks_);
-    for (int there = 0; there < num_blocks_; ++there) key = max(key, exchanged[there][index]);
+#pragma unroll 4
+    for (int there = 0; there < num_blocks_; ++there) key = max(key, exchanged[there][index_]);
     return key;
   }
 
   // True where the thread's token is among the num_seeds with the smallest (order, rank).
-  __device__ bool SelectSeeds(uint32_t order, int index, int num_seeds) {
-    const int share = static_cast<int>(threadIdx.x) / num_tokens_;
-    if (share == 0) reinterpret_cast<uint32_t*>(shared_.orders)[index] = order;
+  __device__ bool SelectSeeds(uint32_t order, int num_seeds) {
+    if (share_ == 0) reinterpret_cast<uint32_t*>(shared_.orders)[index_] = order;
     __syncthreads();
-    if (share < num_groups_) {
+    if (share_ < kGroups) {
+      const int place = index_ - share_ * 32;  // lower ranks win ties
       int smaller = 0;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const uint4 four = shared_.orders[share * 8 + i];
-        const int other = share * 32 + i * 4;
-        smaller += four.x < order || (four.x == order && other < index) ? 1 : 0;
-        smaller += four.y < order || (four.y == order && other + 1 < index) ? 1 : 0;
-        smaller += four.z < order || (four.z == order && other + 2 < index) ? 1 : 0;
-        smaller += four.w < order || (four.w == order && other + 3 < index) ? 1 : 0;
+        const uint4 four = shared_.orders[share_ * 8 + i];
+        smaller += four.x < order + (4 * i < place ? 1 : 0) ? 1 : 0;
+        smaller += four.y < order + (4 * i + 1 < place ? 1 : 0) ? 1 : 0;
+        smaller += four.z < order + (4 * i + 2 < place ? 1 : 0) ? 1 : 0;
+        smaller += four.w < order + (4 * i + 3 < place ? 1 : 0) ? 1 : 0;
       }
-      shared_.smaller[share][index] = smaller;
+      shared_.smaller[share_][index_] = smaller;
     }
     __syncthreads();
     int rank = 0;
-    for (int group = 0; group < num_groups_; ++group) rank += shared_.smaller[group][index];
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) rank += shared_.smaller[group][index_];
     const bool is_seed = rank < num_seeds;
     const uint32_t ballot = __ballot_sync(0xffffffffu, is_seed);
-    if (warp_ < num_groups_ && lane_.index == 0) shared_.seeds[warp_] = ballot;
+    if (warp_ < kGroups && lane_.index == 0) shared_.seeds[warp_] = ballot;
     __syncthreads();
     return is_seed;
   }
@@ -359,14 +364,17 @@ class Merger {
   // Slots are taken in rank order.
   __device__ int SeedSlot(int index) const {
     int slot = num_old_;
-    for (int group = 0; group < index >> 5; ++group) slot += __popc(shared_.seeds[group]);
+#pragma unroll
+    for (int group = 0; group < kGroups - 1; ++group) {
+      if (group < index >> 5) slot += __popc(shared_.seeds[group]);
+    }
     return slot + __popc(shared_.seeds[index >> 5] & ((1u << (index & 31)) - 1));
   }
 
   // The first chunk's seeds are what its other tokens are matched with.
   __device__ void OpenFirstSlots() {
     constexpr int kPieces = kDim / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < num_tokens_ * kPieces; i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kPieces; i += kThreads) {
       const int index = i / kPieces;
       if (!IsSeed(index)) continue;
       const int slot = SeedSlot(index);
@@ -376,15 +384,15 @@ class Merger {
     __syncthreads();
   }
 
-  __device__ void Assign(bool is_seed, int slot, int index) {
-    if (static_cast<int>(threadIdx.x) < num_tokens_) {
-      if (is_seed) slot = SeedSlot(index);
-      reinterpret_cast<int*>(shared_.slots_of)[index] = is_seed ? slot | kSeed : slot;
+  __device__ void Assign(bool is_seed, int slot) {
+    if (share_ == 0) {
+      if (is_seed) slot = SeedSlot(index_);
+      reinterpret_cast<int*>(shared_.slots_of)[index_] = is_seed ? slot | kSeed : slot;
       if (args_.assignments != nullptr && block_ == 0) {
         const int64_t row =
             (static_cast<int64_t>(sequence_index_) * args_.max_merges + chunk_) * args_.num_heads +
             head_;
-        args_.assignments[row * num_tokens_ + index] = is_seed ? ~slot : slot;
+        args_.assignments[row * kTokens + index_] = is_seed ? ~slot : slot;
       }
     }
     if (threadIdx.x == 0) shared_.num_changes = 0;
@@ -392,46 +400,47 @@ class Merger {
   }
 
   // A changed slot stands at the place of the token that opened it, else of the first that joined.
-  __device__ void FindChanges(int index) {
-    const int share = static_cast<int>(threadIdx.x) / num_tokens_;
-    const int entry = reinterpret_cast<const int*>(shared_.slots_of)[index];
+  __device__ void FindChanges() {
+    const int entry = reinterpret_cast<const int*>(shared_.slots_of)[index_];
     const int slot = entry & ~kSeed;
-    if (share < num_groups_) {
+    if (share_ < kGroups) {
       uint32_t joiners = 0;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const int4 four = shared_.slots_of[share * 8 + i];
-        joiners |= (four.x == slot ? 1u : 0u) << (4 * i);
-        joiners |= (four.y == slot ? 2u : 0u) << (4 * i);
-        joiners |= (four.z == slot ? 4u : 0u) << (4 * i);
-        joiners |= (four.w == slot ? 8u : 0u) << (4 * i);
+        const int4 four = shared_.slots_of[share_ * 8 + i];
+        joiners |= four.x == slot ? 1u << (4 * i) : 0u;
+        joiners |= four.y == slot ? 2u << (4 * i) : 0u;
+        joiners |= four.z == slot ? 4u << (4 * i) : 0u;
+        joiners |= four.w == slot ? 8u << (4 * i) : 0u;
       }
-      shared_.joiners[share][index] = joiners;
+      shared_.joiners[share_][index_] = joiners;
     }
     __syncthreads();
-    if (share == 0) ListChange(index, entry, slot);
+    if (share_ == 0) ListChange(entry, slot);
     __syncthreads();
   }
 
-  __device__ void ListChange(int index, int entry, int slot) {
+  __device__ void ListChange(int entry, int slot) {
     bool is_change = (entry & kSeed) != 0;
     if (!is_change && num_old_ != 0) {
-      int first = 0;
-      for (int group = num_groups_ - 1; group >= 0; --group) {
-        const uint32_t joiners = shared_.joiners[group][index];
-        if (joiners != 0) first = group * 32 + __ffs(static_cast<int>(joiners)) - 1;
+      uint32_t before = 0;  // tokens that joined the slot and have a lower rank
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        const int place = index_ - group * 32;
+        const uint32_t joiners = shared_.joiners[group][index_];
+        if (place > 0) before |= place >= 32 ? joiners : joiners & ((1u << place) - 1);
       }
-      is_change = first == index;
+      is_change = before == 0;
     }
-    if (is_change && Owns(slot)) shared_.changes[atomicAdd(&shared_.num_changes, 1)] = index;
+    if (is_change && Owns(slot)) shared_.changes[atomicAdd(&shared_.num_changes, 1)] = index_;
     if (block_ == 0 && args_.log_slots != nullptr) {
-      args_.log_slots[LogRow(index)] = is_change ? slot : -1;
+      args_.log_slots[LogRow(index_)] = is_change ? slot : -1;
     }
   }
 
   __device__ int64_t LogRow(int index) const {
     const int64_t head = static_cast<int64_t>(sequence_index_) * args_.num_heads + head_;
-    return (head * args_.segment_chunks + chunk_ - args_.first_chunk) * num_tokens_ + index;
+    return (head * args_.segment_chunks + chunk_ - args_.first_chunk) * kTokens + index;
   }
 
   // By one warp: the slot at a token's place becomes the mean with those that join it.
@@ -442,7 +451,7 @@ class Merger {
     uint64_t low = shared_.joiners[0][index] | static_cast<uint64_t>(shared_.joiners[1][index])
                                                    << 32;
     uint64_t high = 0;
-    if (num_groups_ > 2) {
+    if constexpr (kGroups > 2) {
       high = shared_.joiners[2][index] | static_cast<uint64_t>(shared_.joiners[3][index]) << 32;
     }
     const int num_joiners = __popcll(low) + __popcll(high);
@@ -545,10 +554,11 @@ class Merger {
   const int num_blocks_;
   uint16_t* const keys_;
   Shared& shared_;
-  const int num_tokens_;
+  const int block_shift_;  // log2 num_blocks
+  const int index_;        // the thread's token
+  const int share_;
   const int warp_;
   const Lane lane_;
-  int num_groups_;  // of 32 tokens
   float* slot_keys_;
   float* slot_values_;
   int32_t* counts_;
@@ -562,8 +572,9 @@ class Merger {
 };
 
 // Grid: clusters of num_blocks, which take the heads of the sequences in turn; 512 threads; shared
-// memory: Shared and, if they fit, the keys.
-template <int kDim, bool kFull, bool kAreKeysShared>
+// memory: Shared and, in the tuned form, the keys. The other form is for dimensions that are not
+// kDim and for slots that do not fit; it has one block a head.
+template <int kDim, bool kTuned, int kTokens>
 __global__ void __launch_bounds__(kThreads, 1)
     OvqMergeKernel(const __grid_constant__ OvqKernelArgs args, int num_blocks) {
   extern __shared__ uint4 shared_memory[];
@@ -583,11 +594,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int sequence_index = chain / args.num_heads;
     const Sequence sequence = GetSequence(args, sequence_index);
     if (args.first_chunk >= sequence.num_merges) continue;
-    uint16_t* keys = kAreKeysShared
-                         ? reinterpret_cast<uint16_t*>(shared + 1)
-                         : args.merge_keys + static_cast<int64_t>(chain) * args.capacity * kDim;
-    Merger<kDim, kFull>(args, sequence, sequence_index, chain % args.num_heads, block, num_blocks,
-                        keys, shared)
+    uint16_t* keys = kTuned ? reinterpret_cast<uint16_t*>(shared + 1)
+                            : args.merge_keys + static_cast<int64_t>(chain) * args.capacity * kDim;
+    Merger<kDim, kTuned, kTokens>(args, sequence, sequence_index, chain % args.num_heads, block,
+                                  num_blocks, keys, shared)
         .Run();
   }
 }
@@ -599,9 +609,9 @@ size_t SharedBytes(int dim, int num_blocks, int64_t max_filled) {
   return sizeof(Shared) + static_cast<size_t>(rows * dim) * sizeof(uint16_t);
 }
 
-template <int kDim, bool kFull, bool kAreKeysShared>
+template <int kDim, bool kTuned, int kTokens>
 absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int num_blocks, size_t bytes) {
-  const auto kernel = &OvqMergeKernel<kDim, kFull, kAreKeysShared>;
+  const auto kernel = &OvqMergeKernel<kDim, kTuned, kTokens>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        static_cast<int>(bytes));
   const int num_clusters = std::min(args.num_heads * args.num_sequences,
@@ -636,25 +646,26 @@ int NumBlocks(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_fill
   return num_blocks;
 }
 
-template <int kDim, bool kFull>
+template <int kDim, int kTokens>
 absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int64_t max_filled) {
   const size_t most = queue->compute_capability() >= 90 ? size_t{227} << 10 : size_t{99} << 10;
   const int num_blocks = NumBlocks(queue, args, kDim, max_filled, most);
   const size_t bytes = SharedBytes(kDim, num_blocks, max_filled);
-  if (bytes <= most) return Launch<kDim, kFull, true>(queue, args, num_blocks, bytes);
-  return Launch<kDim, kFull, false>(queue, args, 1, sizeof(Shared));
+  if (bytes <= most && args.key_dim == kDim && args.value_dim == kDim) {
+    return Launch<kDim, true, kTokens>(queue, args, num_blocks, bytes);
+  }
+  return Launch<kDim, false, kTokens>(queue, args, 1, sizeof(Shared));
 }
 
 }  // namespace
 
 absl::Status OvqLaunchMerge(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled) {
-  const bool is_full = args.key_dim == dim && args.value_dim == dim;
-  if (dim == 64) {
-    return is_full ? Launch<64, true>(queue, args, max_filled)
-                   : Launch<64, false>(queue, args, max_filled);
+  if (args.chunk_tokens == 64) {
+    return dim == 64 ? Launch<64, 64>(queue, args, max_filled)
+                     : Launch<128, 64>(queue, args, max_filled);
   }
-  return is_full ? Launch<128, true>(queue, args, max_filled)
-                 : Launch<128, false>(queue, args, max_filled);
+  return dim == 64 ? Launch<64, 128>(queue, args, max_filled)
+                   : Launch<128, 128>(queue, args, max_filled);
 }
 
 }  // namespace lethe

@@ -1,130 +1,32 @@
-// The reads of a prefill, after the merges of a segment have been logged: OvqDictionaryKernel makes
-// the slots of the call's start as the reads see them, OvqReadKernel lets each unit of slots go
-// through the segment's chunks, following the log, OvqChunkKernel adds each chunk's own tokens and
-// joins the units.
+// The reads of a prefill against the slots, after the merges of a segment have been logged: a block
+// holds a unit of slots in shared memory and takes it through the segment's chunks, following the
+// log. No block waits for another.
+#include <cstdlib>
+
 #include <cuda_runtime.h>
 
 #include "kernels/base/status_macros.h"
-#include "kernels/ovq/ovq_cuda.cuh"
+#include "kernels/ovq/ovq_read_cuda.cuh"
 
 namespace lethe {
 namespace {
 
+using ovq::DictionaryRow;
 using ovq::GetSequence;
+using ovq::IsPrefill;
 using ovq::kTileSlots;
+using ovq::kUnitSlots;
 using ovq::Lane;
-using ovq::LoadRow;
+using ovq::PartialTile;
 using ovq::Reads;
+using ovq::ReadTile;
 using ovq::Sequence;
 using ovq::ThisLane;
 
 template <int kDim>
-constexpr int kUnitSlots = kOvqUnitElements / kDim;
-
-// Reads of one token come through OvqLaunchStep.
-__device__ bool IsPrefill(const Sequence& sequence) { return sequence.length > 1; }
-
-__device__ int64_t DictionaryRow(const OvqKernelArgs& args, int sequence_index, int head,
-                                 int slot) {
-  return (static_cast<int64_t>(sequence_index) * args.num_heads + head) * args.capacity + slot;
-}
-
-// The first of the unit's partials for a chunk, in tiles.
-__device__ int64_t PartialTile(const OvqKernelArgs& args, int sequence_index, int head, int chunk,
-                               int unit) {
-  const int64_t chain = static_cast<int64_t>(sequence_index) * args.num_heads + head;
-  const int64_t row = (chain * args.segment_chunks + chunk - args.first_chunk) * args.num_units;
-  return (row + unit) * (args.chunk_tokens / kOvqTileTokens);
-}
-
-// Grid: (units, heads, sequences), 256 threads.
-template <int kDim, bool kFull>
-__global__ void OvqDictionaryKernel(const __grid_constant__ OvqKernelArgs args) {
-  const int sequence_index = static_cast<int>(blockIdx.z);
-  const int head = static_cast<int>(blockIdx.y);
-  const Sequence sequence = GetSequence(args, sequence_index);
-  if (!IsPrefill(sequence)) return;
-  const int first = static_cast<int>(blockIdx.x) * kUnitSlots<kDim>;
-  const int last = min(first + kUnitSlots<kDim>, ovq::FilledBefore(args, sequence, 0));
-  const int64_t state = (sequence.state * args.num_heads + head) * args.max_slots;
-  const int64_t dictionary = DictionaryRow(args, sequence_index, head, 0);
-  for (int i = static_cast<int>(threadIdx.x); i < (last - first) * (kDim / 4); i += 256) {
-    const int slot = first + i / (kDim / 4);
-    const int column = i % (kDim / 4);
-    const float* key_row = args.states.keys + (state + slot) * args.key_dim;
-    const float* value_row = args.states.values + (state + slot) * args.value_dim;
-    if (column < kDim / 8) {
-      *reinterpret_cast<uint4*>(args.dictionary_keys + (dictionary + slot) * kDim + 8 * column) =
-          ovq::KeyPiece<kFull>(key_row, column, args.key_dim);
-    }
-    *reinterpret_cast<float4*>(args.dictionary_values + (dictionary + slot) * kDim + 4 * column) =
-        ovq::RoundValues(LoadRow<kFull>(value_row, 4 * column, args.value_dim));
-    if (column == 0) {
-      args.dictionary_biases[dictionary + slot] =
-          ovq::Log2(static_cast<float>(args.states.counts[state + slot]));
-    }
-  }
-}
-
-// A tile of kTileSlots rows in shared memory against kTiles tiles of 16 tokens. bias(column, r) is the
-// pair of biases of the slots at column and column + 1 for the token of row 8 r + g.
-template <int kDim, int kTiles, typename Bias>
-__device__ void ReadTile(const uint32_t (&queries)[kTiles][kDim / 16][4], float logit_scale,
-                         const uint16_t* keys, const float* values, int first, const Lane& lane,
-                         const Bias& bias, Reads<kDim> (&reads)[kTiles]) {
-  constexpr int kColumns = kTileSlots<kDim> / 8;
-  const ovq::KeyLane<kDim> key_lane(keys, first, lane);
-  const ovq::ValueLane<kDim> value_lane(values, first, lane);
-  float logits[kTiles][kColumns][4] = {};
-#pragma unroll
-  for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-    for (int pair = 0; pair < kDim / 32; ++pair) {
-      const uint4 b = key_lane.Load(n, pair);
-#pragma unroll
-      for (int m = 0; m < kTiles; ++m) {
-        ovq::MmaHalf(logits[m][n], queries[m][2 * pair], b.x, b.y);
-        ovq::MmaHalf(logits[m][n], queries[m][2 * pair + 1], b.z, b.w);
-      }
-    }
-  }
-#pragma unroll
-  for (int n = 0; n < kColumns; ++n) {
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float2 two = bias(first + 8 * n + 2 * lane.t, r);
-        logits[m][n][2 * r] = fmaf(logit_scale, logits[m][n][2 * r], two.x);
-        logits[m][n][2 * r + 1] = fmaf(logit_scale, logits[m][n][2 * r + 1], two.y);
-      }
-    }
-  }
-#pragma unroll
-  for (int m = 0; m < kTiles; ++m) reads[m].template Softmax<kColumns, 2>(logits[m]);
-#pragma unroll
-  for (int n = 0; n < kColumns; ++n) {
-    uint32_t a[kTiles][4];
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) ovq::WeightOperand(logits[m][n], a[m]);
-#pragma unroll
-    for (int group = 0; group < kDim / 32; ++group) {
-      const uint4 b0 = value_lane.Load(n, 0, group);
-      const uint4 b1 = value_lane.Load(n, 1, group);
-#pragma unroll
-      for (int m = 0; m < kTiles; ++m) {
-        ovq::MmaTf32(reads[m].out[4 * group], a[m], b0.x, b1.x);
-        ovq::MmaTf32(reads[m].out[4 * group + 1], a[m], b0.y, b1.y);
-        ovq::MmaTf32(reads[m].out[4 * group + 2], a[m], b0.z, b1.z);
-        ovq::MmaTf32(reads[m].out[4 * group + 3], a[m], b0.w, b1.w);
-      }
-    }
-  }
-}
-
-template <int kDim>
 struct ReadShared {
-  float4 exchange[8][kDim / 8][32];  // by warp: 16 tokens' sums over half a unit
+  // By warp: a tile's sums over half a unit. Where a warp has one tile only the second half's send.
+  float4 exchange[8][kDim / 8][32];
   float2 stats[8][kOvqTileTokens];
   float biases[kUnitSlots<kDim>];
   float values[kUnitSlots<kDim> * kDim];
@@ -140,12 +42,14 @@ __device__ void CopyPiece(const uint16_t* key_row, const float* value_row, int l
         *reinterpret_cast<const uint4*>(key_row + 8 * piece);
   } else {
     const int dim = 4 * (piece - kDim / 8);
-    *reinterpret_cast<float4*>(shared->values + ovq::SharedValue<kDim>(local, dim)) =
-        *reinterpret_cast<const float4*>(value_row + dim);
+    ovq::StoreSharedValues<kDim>(shared->values, local, dim,
+                                 *reinterpret_cast<const float4*>(value_row + dim));
   }
 }
 
-template <int kDim>
+// A warp takes care of kTiles tiles of tokens: two halve the reads of shared memory, one leaves
+// registers for twice as many warps.
+template <int kDim, int kTiles>
 class UnitReader {
  public:
   static constexpr int kPieces = kDim / 8 + kDim / 4;  // 16 bytes each, of a slot
@@ -181,9 +85,8 @@ class UnitReader {
         *reinterpret_cast<uint4*>(shared_.keys + ovq::SharedKey<kDim>(local, piece)) =
             make_uint4(0, 0, 0, 0);
       } else {
-        *reinterpret_cast<float4*>(shared_.values +
-                                   ovq::SharedValue<kDim>(local, 4 * (piece - kDim / 8))) =
-            make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        ovq::StoreSharedValues<kDim>(shared_.values, local, 4 * (piece - kDim / 8),
+                                     make_float4(0.0f, 0.0f, 0.0f, 0.0f));
       }
     }
     __syncthreads();
@@ -192,51 +95,61 @@ class UnitReader {
   // The next chunk's queries: a line or two for each thread.
   __device__ void WarmQueries(int chunk, float (&warm)[kDim / 64]) const {
     const int index = static_cast<int>(threadIdx.x) >> 1;
+    const bool is_token = index < args_.chunk_tokens;
     const int line = static_cast<int>(threadIdx.x) & 1;
     const float* row = ovq::QueryRow(args_, sequence_, head_, chunk * args_.chunk_tokens + index);
 #pragma unroll
     for (int i = 0; i < kDim / 64; ++i) {
       const int element = 64 * i + 32 * line;
-      warm[i] = row != nullptr && element < args_.key_dim ? ovq::Warm(row + element) : 0.0f;
+      warm[i] =
+          is_token && row != nullptr && element < args_.key_dim ? ovq::Warm(row + element) : 0.0f;
     }
   }
 
   template <bool kFull>
   __device__ void ReadChunk(int chunk, int num_filled, float logit_scale) {
     const int num_groups = num_warps_ / 2;
-    const int group = warp_ % num_groups;  // of 32 tokens
+    const int group = warp_ % num_groups;  // of kTiles tiles of tokens
     const int half = warp_ / num_groups;
-    uint32_t queries[2][kDim / 16][4];
+    uint32_t queries[kTiles][kDim / 16][4];
 #pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      const int token = chunk * args_.chunk_tokens + 32 * group + 16 * m + lane_.g;
+    for (int m = 0; m < kTiles; ++m) {
+      const int token = chunk * args_.chunk_tokens + 16 * (kTiles * group + m) + lane_.g;
       ovq::LoadOperand<kDim, kFull>(ovq::QueryRow(args_, sequence_, head_, token),
                                     ovq::QueryRow(args_, sequence_, head_, token + 8),
                                     args_.key_dim, lane_.t, queries[m]);
     }
-    Reads<kDim> reads[2];
-    reads[0].Clear();
-    reads[1].Clear();
+    Reads<kDim> reads[kTiles];
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) reads[m].Clear();
     const int last = min(kHalfSlots, num_filled - first_slot_ - half * kHalfSlots);
 #pragma unroll 1
     for (int first = 0; first < last; first += kTileSlots<kDim>) {
-      ReadTile<kDim, 2>(
+      ReadTile<kDim, kTiles>(
           queries, logit_scale, shared_.keys, shared_.values, half * kHalfSlots + first, lane_,
           [&](int column, int) {
             return *reinterpret_cast<const float2*>(&shared_.biases[column]);
           },
           reads);
     }
-    reads[0].Finish();
-    reads[1].Finish();
-    // Each warp hands one tile of tokens over to the other half's warp and joins the other.
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) reads[m].Finish();
     const bool is_first = half == 0;
-    Select(is_first, &reads[0], &reads[1]);
-    Send(reads[1]);
     const int partner = is_first ? warp_ + num_groups : warp_ - num_groups;
+    const int64_t tile = PartialTile(args_, sequence_index_, head_, chunk, unit_) + kTiles * group;
+    if constexpr (kTiles == 2) {
+      // Each warp hands one tile over to the other half's warp and joins the other.
+      Select(is_first, &reads[0], &reads[1]);
+      Send(reads[1]);
+    } else {
+      if (!is_first) Send(reads[0]);
+    }
     asm volatile("bar.sync %0, 64;" ::"r"(1 + group) : "memory");
-    JoinAndStore(is_first, reads[0], partner,
-                 PartialTile(args_, sequence_index_, head_, chunk, unit_) + 2 * group + half);
+    if (kTiles == 2) {
+      JoinAndStore(is_first, reads[0], partner, tile + half);
+    } else if (is_first) {
+      JoinAndStore(true, reads[0], partner, tile);
+    }
   }
 
   // Which slots a chunk's merge changes, at the places of tokens lane, lane + 32, ...
@@ -326,8 +239,10 @@ class UnitReader {
           *reinterpret_cast<uint4*>(args_.dictionary_keys + to * kDim + 8 * piece) = rows[i];
         } else {
           const int dim = 4 * (piece - kDim / 8);
-          *reinterpret_cast<uint4*>(shared_.values + ovq::SharedValue<kDim>(local[i], dim)) =
-              rows[i];
+          ovq::StoreSharedValues<kDim>(
+              shared_.values, local[i], dim,
+              make_float4(__uint_as_float(rows[i].x), __uint_as_float(rows[i].y),
+                          __uint_as_float(rows[i].z), __uint_as_float(rows[i].w)));
           *reinterpret_cast<uint4*>(args_.dictionary_values + to * kDim + dim) = rows[i];
         }
       }
@@ -340,16 +255,19 @@ class UnitReader {
         i == 0 ? bias[0] : bias[1];
   }
 
+  __device__ int Place(int warp) const { return kTiles == 2 ? warp : warp % (num_warps_ / 2); }
+
   __device__ void Send(const Reads<kDim>& reads) {
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      shared_.exchange[warp_][n][lane_.index] =
+      shared_.exchange[Place(warp_)][n][lane_.index] =
           make_float4(reads.out[n][0], reads.out[n][1], reads.out[n][2], reads.out[n][3]);
     }
     if (lane_.t == 0) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        shared_.stats[warp_][8 * r + lane_.g] = make_float2(reads.largest[r], reads.weights[r]);
+        shared_.stats[Place(warp_)][8 * r + lane_.g] =
+            make_float2(reads.largest[r], reads.weights[r]);
       }
     }
   }
@@ -379,7 +297,7 @@ class UnitReader {
     float theirs[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float2 other = shared_.stats[partner][8 * r + lane_.g];
+      const float2 other = shared_.stats[Place(partner)][8 * r + lane_.g];
       const ovq::PairScale scale = is_first ? ovq::ScalePair(reads.largest[r], other.x)
                                             : ovq::ScalePair(other.x, reads.largest[r]);
       const float weights = is_first ? ovq::Join(scale, reads.weights[r], other.y)
@@ -399,7 +317,7 @@ class UnitReader {
     };
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      const float4 other = shared_.exchange[partner][n][lane_.index];
+      const float4 other = shared_.exchange[Place(partner)][n][lane_.index];
       out[n * 32 + lane_.index] =
           make_float4(join(reads.out[n][0], other.x, 0), join(reads.out[n][1], other.y, 0),
                       join(reads.out[n][2], other.z, 1), join(reads.out[n][3], other.w, 1));
@@ -418,10 +336,10 @@ class UnitReader {
   const Lane lane_;
 };
 
-// Grid: (units, heads, sequences); 2 L threads: a warp for 32 tokens and half a unit; shared memory:
-// ReadShared.
-template <int kDim, bool kFull>
-__global__ void __launch_bounds__(256, 1)
+// Grid: (units, heads, sequences); a warp for kTiles tiles of tokens and half a unit; shared
+// memory: ReadShared.
+template <int kDim, bool kFull, int kTiles>
+__global__ void __launch_bounds__(512 / kTiles, 1)
     OvqReadKernel(const __grid_constant__ OvqKernelArgs args) {
   extern __shared__ uint4 shared_memory[];
   const int sequence_index = static_cast<int>(blockIdx.z);
@@ -433,8 +351,8 @@ __global__ void __launch_bounds__(256, 1)
   const int first_slot = unit * kUnitSlots<kDim>;
   if (ovq::FilledBefore(args, sequence, last) <= first_slot) return;
   const float logit_scale = args.inputs.logit_scales[head] * ovq::kLog2E;
-  UnitReader<kDim> reader(args, sequence, sequence_index, head, unit,
-                          reinterpret_cast<ReadShared<kDim>*>(shared_memory));
+  UnitReader<kDim, kTiles> reader(args, sequence, sequence_index, head, unit,
+                                  reinterpret_cast<ReadShared<kDim>*>(shared_memory));
   reader.Load(ovq::FilledBefore(args, sequence, args.first_chunk));
   for (int chunk = args.first_chunk; chunk < last; ++chunk) {
     const int num_filled = ovq::FilledBefore(args, sequence, chunk);
@@ -450,181 +368,30 @@ __global__ void __launch_bounds__(256, 1)
     if (chunk < sequence.num_merges) reader.FollowLog(chunk, changed);
   }
 }
-
-template <int kDim>
-struct ChunkShared {
-  float values[128 * kDim];
-  uint16_t keys[128 * kDim];
-};
-
-// Joins a tile's units and its chunk's part, as JoinParts of ovq_step_cuda.cu does for one token.
-template <int kDim>
-__device__ void JoinUnits(const OvqKernelArgs& args, int64_t tile, int num_units, const Lane& lane,
-                          Reads<kDim>* reads) {
-  const int64_t stride = args.chunk_tokens / kOvqTileTokens;  // in tiles, between units
-  const auto* stats = reinterpret_cast<const float2*>(args.partial_stats);
-  const auto* outs = reinterpret_cast<const float4*>(args.partials);
-  float largest[2] = {reads->largest[0], reads->largest[1]};
-#pragma unroll 4
-  for (int unit = 0; unit < num_units; ++unit) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int64_t row = (tile + unit * stride) * kOvqTileTokens + 8 * r + lane.g;
-      largest[r] = fmaxf(largest[r], stats[row].x);
-    }
-  }
-  float weights[2] = {};
-  float out[kDim / 8][4] = {};
-#pragma unroll 2
-  for (int unit = 0; unit < num_units; ++unit) {
-    float scale[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int64_t row = (tile + unit * stride) * kOvqTileTokens + 8 * r + lane.g;
-      scale[r] = ovq::Exp2(stats[row].x - largest[r]);
-      weights[r] = fmaf(scale[r], stats[row].y, weights[r]);
-    }
-    const float4* part = outs + (tile + unit * stride) * (kDim / 8) * 32 + lane.index;
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      const float4 x = part[n * 32];
-      out[n][0] = fmaf(scale[0], x.x, out[n][0]);
-      out[n][1] = fmaf(scale[0], x.y, out[n][1]);
-      out[n][2] = fmaf(scale[1], x.z, out[n][2]);
-      out[n][3] = fmaf(scale[1], x.w, out[n][3]);
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const float scale = ovq::Exp2(reads->largest[r] - largest[r]);
-    weights[r] = fmaf(scale, reads->weights[r], weights[r]);
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        reads->out[n][e] = __fdiv_rn(fmaf(scale, reads->out[n][e], out[n][e]), weights[r]);
-      }
-    }
-  }
-}
-
-// Grid: (chunks, heads, sequences); 2 L threads: a warp for 16 tokens; shared memory: ChunkShared.
-template <int kDim, bool kFull>
-__global__ void __launch_bounds__(256, kDim == 64 ? 2 : 1)
-    OvqChunkKernel(const __grid_constant__ OvqKernelArgs args) {
-  extern __shared__ uint4 shared_memory[];
-  auto& shared = *reinterpret_cast<ChunkShared<kDim>*>(shared_memory);
-  const int sequence_index = static_cast<int>(blockIdx.z);
-  const int head = static_cast<int>(blockIdx.y);
-  const int chunk = args.first_chunk + static_cast<int>(blockIdx.x);
-  const Sequence sequence = GetSequence(args, sequence_index);
-  if (!IsPrefill(sequence) || chunk >= sequence.num_chunks) return;
-  const int first_token = chunk * args.chunk_tokens;
-  const int num_tokens = min(args.chunk_tokens, sequence.pending + sequence.length - first_token);
-  for (int i = static_cast<int>(threadIdx.x); i < args.chunk_tokens * (kDim / 4);
-       i += static_cast<int>(blockDim.x)) {
-    const int row = i / (kDim / 4);
-    const int column = i % (kDim / 4);
-    const bool is_set = row < num_tokens;
-    if (column < kDim / 8) {
-      const float* key = is_set ? ovq::KeyRow(args, sequence, head, first_token + row) : nullptr;
-      *reinterpret_cast<uint4*>(shared.keys + ovq::SharedKey<kDim>(row, column)) =
-          ovq::KeyPiece<kFull>(key, column, args.key_dim);
-    }
-    const float* value = is_set ? ovq::ValueRow(args, sequence, head, first_token + row) : nullptr;
-    *reinterpret_cast<float4*>(shared.values + ovq::SharedValue<kDim>(row, 4 * column)) =
-        ovq::RoundValues(LoadRow<kFull>(value, 4 * column, args.value_dim));
-  }
-  __syncthreads();
-  const Lane lane = ThisLane();
-  const int warp = static_cast<int>(threadIdx.x) >> 5;
-  const int first_row = 16 * warp;
-  uint32_t queries[1][kDim / 16][4];
-  const int token = first_token + first_row + lane.g;
-  ovq::LoadOperand<kDim, kFull>(ovq::QueryRow(args, sequence, head, token),
-                                ovq::QueryRow(args, sequence, head, token + 8), args.key_dim,
-                                lane.t, queries[0]);
-  const float logit_scale = args.inputs.logit_scales[head] * ovq::kLog2E;
-  Reads<kDim> reads[1];
-  reads[0].Clear();
-  for (int first = 0; first < first_row + 16; first += kTileSlots<kDim>) {
-    ReadTile<kDim, 1>(
-        queries, logit_scale, shared.keys, shared.values, first, lane,
-        [&](int column, int r) {
-          const int row = first_row + 8 * r + lane.g;
-          return make_float2(column <= row ? 0.0f : -ovq::Infinity(),
-                             column + 1 <= row ? 0.0f : -ovq::Infinity());
-        },
-        reads);
-  }
-  reads[0].Finish();
-  const int num_filled = ovq::FilledBefore(args, sequence, chunk);
-  const int num_units = (num_filled + kUnitSlots<kDim> - 1) / kUnitSlots<kDim>;
-  JoinUnits<kDim>(args, PartialTile(args, sequence_index, head, chunk, 0) + warp, num_units, lane,
-                  &reads[0]);
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float* row = ovq::OutRow(args, sequence, head, token + 8 * r);
-    if (row == nullptr) continue;
-#pragma unroll
-    for (int n = 0; n < kDim / 8; n += 4) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int dim = 8 * n + 8 * lane.t + 4 * e;
-        if (!kFull && dim >= args.value_dim) continue;
-        *reinterpret_cast<float4*>(row + dim) =
-            make_float4(reads[0].out[n][2 * r + e], reads[0].out[n + 1][2 * r + e],
-                        reads[0].out[n + 2][2 * r + e], reads[0].out[n + 3][2 * r + e]);
-      }
-    }
-  }
-}
-
-template <int kDim, bool kFull>
-absl::Status LaunchDictionary(Queue* queue, const OvqKernelArgs& args) {
-  const dim3 grid(static_cast<unsigned>(args.num_units), static_cast<unsigned>(args.num_heads),
-                  static_cast<unsigned>(args.num_sequences));
-  OvqDictionaryKernel<kDim, kFull><<<grid, 256, 0, queue->stream()>>>(args);
-  return queue->LaunchStatus("OvqDictionaryKernel");
-}
-
-template <int kDim, bool kFull>
+template <int kDim, bool kFull, int kTiles>
 absl::Status LaunchRead(Queue* queue, const OvqKernelArgs& args) {
-  const auto threads = static_cast<unsigned>(2 * args.chunk_tokens);
+  const int tokens = args.chunk_tokens;
   const auto heads = static_cast<unsigned>(args.num_heads);
   const auto sequences = static_cast<unsigned>(args.num_sequences);
   constexpr int kReadBytes = sizeof(ReadShared<kDim>);
-  cudaFuncSetAttribute(OvqReadKernel<kDim, kFull>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       kReadBytes);
-  OvqReadKernel<kDim, kFull><<<dim3(static_cast<unsigned>(args.num_units), heads, sequences),
-                               threads, kReadBytes, queue->stream()>>>(args);
-  LETHE_RETURN_IF_ERROR(queue->LaunchStatus("OvqReadKernel"));
-  constexpr int kChunkBytes = sizeof(ChunkShared<kDim>);
-  cudaFuncSetAttribute(OvqChunkKernel<kDim, kFull>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       kChunkBytes);
-  OvqChunkKernel<kDim, kFull><<<dim3(static_cast<unsigned>(args.segment_chunks), heads, sequences),
-                                threads, kChunkBytes, queue->stream()>>>(args);
-  return queue->LaunchStatus("OvqChunkKernel");
+  const auto read_kernel = &OvqReadKernel<kDim, kFull, kTiles>;
+  cudaFuncSetAttribute(read_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kReadBytes);
+  read_kernel<<<dim3(static_cast<unsigned>(args.num_units), heads, sequences), 4 * tokens / kTiles,
+                kReadBytes, queue->stream()>>>(args);
+  return queue->LaunchStatus("OvqReadKernel");
 }
 
 }  // namespace
 
-absl::Status OvqLaunchDictionary(Queue* queue, const OvqKernelArgs& args, int dim) {
-  const bool is_full = args.key_dim == dim && args.value_dim == dim;
-  if (dim == 64) {
-    return is_full ? LaunchDictionary<64, true>(queue, args)
-                   : LaunchDictionary<64, false>(queue, args);
-  }
-  return is_full ? LaunchDictionary<128, true>(queue, args)
-                 : LaunchDictionary<128, false>(queue, args);
-}
-
 absl::Status OvqLaunchRead(Queue* queue, const OvqKernelArgs& args, int dim) {
   const bool is_full = args.key_dim == dim && args.value_dim == dim;
+  const char* v = std::getenv("OVQ_TILES");
+  if (v != nullptr && is_full && dim == 64) return LaunchRead<64, true, 2>(queue, args);
+  if (v != nullptr && is_full && dim == 128) return LaunchRead<128, true, 1>(queue, args);
   if (dim == 64) {
-    return is_full ? LaunchRead<64, true>(queue, args) : LaunchRead<64, false>(queue, args);
+    return is_full ? LaunchRead<64, true, 1>(queue, args) : LaunchRead<64, false, 1>(queue, args);
   }
-  return is_full ? LaunchRead<128, true>(queue, args) : LaunchRead<128, false>(queue, args);
+  return is_full ? LaunchRead<128, true, 2>(queue, args) : LaunchRead<128, false, 2>(queue, args);
 }
 
 }  // namespace lethe

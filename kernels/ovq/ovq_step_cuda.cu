@@ -1,11 +1,10 @@
-// Reads of sequences that bring one token (decode), and the pending chunks after a call.
+// Reads of sequences that bring one token (decode).
 //
 // A decode streams the slots once from memory, so its time is their bytes. Each warp reads half a
 // unit, in registers, in the matrix unit's layout with the token as row 0: the bits are those of a
 // prefill. Where the batch leaves multiprocessors idle, a head's parts go to several blocks and
 // OvqJoinKernel joins them.
 #include <algorithm>
-#include <cstdlib>
 #include <type_traits>
 
 #include <cuda_runtime.h>
@@ -335,36 +334,6 @@ __global__ void OvqJoinKernel(const __grid_constant__ OvqKernelArgs args) {
                   (num_filled + kHalfSlots<kDim> - 1) / kHalfSlots<kDim>);
 }
 
-// Grid: (heads, sequences). The tokens behind the last full chunk become the pending ones; after a
-// merge nothing of the merged ones stays.
-__global__ void OvqAppendKernel(const __grid_constant__ OvqKernelArgs args) {
-  const int head = static_cast<int>(blockIdx.x);
-  const Sequence sequence = GetSequence(args, static_cast<int>(blockIdx.y));
-  if (sequence.length <= 1) return;  // the step or the merge has seen to it
-  const int merged = sequence.num_merges * args.chunk_tokens;
-  const int size = sequence.pending + sequence.length - merged;
-  const int64_t chunk = (sequence.state * args.num_heads + head) * args.chunk_tokens;
-  const int first = merged == 0 ? sequence.pending : 0;
-  const int last = merged == 0 ? size : args.chunk_tokens;
-  const int columns = (args.key_dim + args.value_dim) / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < (last - first) * columns;
-       i += static_cast<int>(blockDim.x)) {
-    const int row = first + i / columns;
-    const int element = i % columns * 4;
-    const bool is_key = element < args.key_dim;
-    const int column = is_key ? element : element - args.key_dim;
-    float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (row < size) {
-      const float* from = is_key ? ovq::KeyRow(args, sequence, head, merged + row)
-                                 : ovq::ValueRow(args, sequence, head, merged + row);
-      x = *reinterpret_cast<const float4*>(from + column);
-    }
-    float* to = is_key ? args.states.pending_keys + (chunk + row) * args.key_dim
-                       : args.states.pending_values + (chunk + row) * args.value_dim;
-    *reinterpret_cast<float4*>(to + column) = x;
-  }
-}
-
 template <int kDim, bool kFull, int kBatch, int kWarps, int kBlocks>
 absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int64_t max_filled) {
   const auto heads = static_cast<unsigned>(args.num_heads);
@@ -392,29 +361,12 @@ absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int64_t max_filled)
 
 absl::Status OvqLaunchStep(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled) {
   const bool is_full = args.key_dim == dim && args.value_dim == dim;
-  const char* v = std::getenv("OVQ_STEP");
-  const int variant = v == nullptr ? 0 : std::atoi(v);
   if (dim == 64) {
-    if (is_full && variant == 1) return Launch<64, true, 1, 4, 4>(queue, args, max_filled);
-    if (is_full && variant == 2) return Launch<64, true, 2, 8, 1>(queue, args, max_filled);
-    if (is_full && variant == 3) return Launch<64, true, 2, 2, 6>(queue, args, max_filled);
-    if (is_full && variant == 4) return Launch<64, true, 4, 4, 2>(queue, args, max_filled);
-    return is_full ? Launch<64, true, 2, 4, 3>(queue, args, max_filled)
-                   : Launch<64, false, 2, 4, 3>(queue, args, max_filled);
+    return is_full ? Launch<64, true, 2, 2, 6>(queue, args, max_filled)
+                   : Launch<64, false, 1, 2, 6>(queue, args, max_filled);
   }
-  if (is_full && variant == 1) return Launch<128, true, 1, 4, 3>(queue, args, max_filled);
-  if (is_full && variant == 2) return Launch<128, true, 1, 8, 1>(queue, args, max_filled);
-  if (is_full && variant == 3) return Launch<128, true, 1, 2, 5>(queue, args, max_filled);
-  if (is_full && variant == 4) return Launch<128, true, 2, 4, 2>(queue, args, max_filled);
   return is_full ? Launch<128, true, 1, 4, 2>(queue, args, max_filled)
                  : Launch<128, false, 1, 4, 2>(queue, args, max_filled);
-}
-
-absl::Status OvqLaunchAppend(Queue* queue, const OvqKernelArgs& args) {
-  OvqAppendKernel<<<dim3(static_cast<unsigned>(args.num_heads),
-                         static_cast<unsigned>(args.num_sequences)),
-                    128, 0, queue->stream()>>>(args);
-  return queue->LaunchStatus("OvqAppendKernel");
 }
 
 }  // namespace lethe
