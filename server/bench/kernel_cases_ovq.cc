@@ -12,6 +12,8 @@ namespace lethe::bench {
 namespace {
 
 constexpr int64_t kHeads = 16;
+constexpr int64_t kMaxSlots = 2048;    // N where the case does not say
+constexpr int64_t kChunkTokens = 128;  // L likewise
 
 struct OvqSizes {
   int64_t batch = 1;
@@ -141,11 +143,11 @@ class OvqPrefillCase : public OvqCase {
   using OvqCase::OvqCase;
 
   std::string kernel() const override {
-    return absl::StrCat("ovq prefill L", sizes().shape.chunk_tokens);
+    const int64_t chunk = sizes().shape.chunk_tokens;
+    return chunk == kChunkTokens ? "ovq prefill" : absl::StrCat("ovq prefill, L", chunk);
   }
   std::string shape() const override {
-    return absl::StrCat("B", sizes().batch, " T", sizes().length, " D", sizes().shape.key_dim, " N",
-                        sizes().shape.max_slots);
+    return absl::StrCat("B", sizes().batch, " T", sizes().length, " D", sizes().shape.key_dim);
   }
   double state_bytes() const override { return 0.0; }
 };
@@ -157,11 +159,11 @@ class OvqDecodeCase : public OvqCase {
   using OvqCase::OvqCase;
 
   std::string kernel() const override {
-    return absl::StrCat("ovq decode ", Filled(), " slots in use");
+    return sizes().shape.max_slots == kMaxSlots ? "ovq decode"
+                                                : absl::StrCat("ovq decode, ", Filled(), " slots");
   }
   std::string shape() const override {
-    return absl::StrCat("B", sizes().batch, " D", sizes().shape.key_dim, " N",
-                        sizes().shape.max_slots);
+    return absl::StrCat("B", sizes().batch, " D", sizes().shape.key_dim);
   }
   double state_bytes() const override {
     const OvqShape& shape = sizes().shape;
@@ -178,21 +180,19 @@ class OvqDecodeCase : public OvqCase {
 }  // namespace
 
 void AddOvqCases(KernelCases* cases) {
-  constexpr int64_t kLong = int64_t{1} << 20;  // tokens after which nearly all slots are in use
+  // 2044 of 2048 slots are in use after 2^20 tokens, 511 of 512.
+  constexpr int64_t kTokensBefore = (int64_t{1} << 20) + kChunkTokens / 2;
   for (int64_t dim : {64, 128}) {
+    const OvqShape shape{dim, dim, kMaxSlots, kChunkTokens};
     for (int64_t batch : {1, 16, 64, 256, 1024}) {
-      cases->push_back(
-          std::make_unique<OvqDecodeCase>(OvqSizes{batch, 1, kLong + 64, {dim, dim, 2048, 128}}));
+      cases->push_back(std::make_unique<OvqDecodeCase>(OvqSizes{batch, 1, kTokensBefore, shape}));
     }
-    cases->push_back(
-        std::make_unique<OvqDecodeCase>(OvqSizes{256, 1, kLong + 64, {dim, dim, 512, 128}}));
+    cases->push_back(std::make_unique<OvqDecodeCase>(
+        OvqSizes{256, 1, kTokensBefore, {dim, dim, 512, kChunkTokens}}));
+    cases->push_back(std::make_unique<OvqPrefillCase>(OvqSizes{1, 32768, 0, shape}));
+    cases->push_back(std::make_unique<OvqPrefillCase>(OvqSizes{8, 4096, 0, shape}));
   }
-  for (int64_t dim : {64, 128}) {
-    cases->push_back(
-        std::make_unique<OvqPrefillCase>(OvqSizes{1, 32768, 0, {dim, dim, 2048, 128}}));
-    cases->push_back(std::make_unique<OvqPrefillCase>(OvqSizes{8, 4096, 0, {dim, dim, 2048, 128}}));
-  }
-  cases->push_back(std::make_unique<OvqPrefillCase>(OvqSizes{8, 4096, 0, {64, 64, 2048, 64}}));
+  cases->push_back(std::make_unique<OvqPrefillCase>(OvqSizes{8, 4096, 0, {64, 64, kMaxSlots, 64}}));
 }
 
 }  // namespace lethe::bench
