@@ -140,29 +140,29 @@ __global__ void __launch_bounds__(256, kDim == 64 ? 2 : 1)
   const Lane lane = ThisLane();
   const int warp = static_cast<int>(threadIdx.x) >> 5;
   const int first_row = 16 * warp;
-  uint32_t queries[1][kDim / 16][4];
+  uint32_t queries[kDim / 16][4];
   const int token = first_token + first_row + lane.g;
   ovq::LoadOperand<kDim, kFull>(ovq::QueryRow(args, sequence, head, token),
                                 ovq::QueryRow(args, sequence, head, token + 8), args.key_dim,
-                                lane.t, queries[0]);
+                                lane.t, queries);
   const float logit_scale = args.inputs.logit_scales[head] * ovq::kLog2E;
-  Reads<kDim> reads[1];
-  reads[0].Clear();
+  Reads<kDim> reads;
+  reads.Clear();
   for (int first = 0; first < first_row + 16; first += kTileSlots<kDim>) {
-    ReadTile<kDim, 1>(
+    ReadTile<kDim>(
         queries, logit_scale, shared.keys, shared.values, first, lane,
         [&](int column, int r) {
           const int row = first_row + 8 * r + lane.g;
           return make_float2(column <= row ? 0.0f : -ovq::Infinity(),
                              column + 1 <= row ? 0.0f : -ovq::Infinity());
         },
-        reads);
+        &reads);
   }
-  reads[0].Finish();
+  reads.Finish();
   const int num_filled = ovq::FilledBefore(args, sequence, chunk);
   const int num_units = (num_filled + kUnitSlots<kDim> - 1) / kUnitSlots<kDim>;
   JoinUnits<kDim>(args, PartialTile(args, sequence_index, head, chunk, 0) + warp, num_units, lane,
-                  &reads[0]);
+                  &reads);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float* row = ovq::OutRow(args, sequence, head, token + 8 * r);
@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(256, kDim == 64 ? 2 : 1)
       const int dim = 8 * n + 4 * lane.t;
       if (!kFull && dim >= args.value_dim) continue;
       *reinterpret_cast<float4*>(row + dim) =
-          make_float4(reads[0].out[n][2 * r], reads[0].out[n + 1][2 * r],
-                      reads[0].out[n][2 * r + 1], reads[0].out[n + 1][2 * r + 1]);
+          make_float4(reads.out[n][2 * r], reads.out[n + 1][2 * r], reads.out[n][2 * r + 1],
+                      reads.out[n + 1][2 * r + 1]);
     }
   }
 }

@@ -53,8 +53,8 @@ class Plan {
         chains * tokens * (dim * 6 + 8 + units * (dim * sizeof(float) + 2 * sizeof(float)));
     const size_t wanted = size.segment_chunks > 0 ? static_cast<size_t>(size.segment_chunks)
                                                   : kSegmentBytes / chunk_bytes;
-    args_.segment_chunks =
-        static_cast<int>(std::clamp<size_t>(wanted, 1, static_cast<size_t>(max_chunks)));
+    args_.segment_chunks = static_cast<int>(std::clamp<size_t>(
+        wanted, 1, static_cast<size_t>(std::min<int64_t>(max_chunks, kOvqMaxSegmentChunks))));
     const size_t rows = chains * static_cast<size_t>(args_.segment_chunks) * tokens;
     Take(&args_.log_slots, rows);
     Take(&args_.log_keys, rows * dim);

@@ -28,6 +28,7 @@
 namespace lethe {
 
 inline constexpr int kOvqUnitElements = 16384;
+inline constexpr int kOvqMaxSegmentChunks = 128;
 inline constexpr int kOvqTileTokens = 16;  // rows of the matrix unit's tile
 
 // Everything a kernel needs, passed by value.

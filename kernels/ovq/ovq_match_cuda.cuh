@@ -112,6 +112,17 @@ class Matcher {
     return (slot / kOwnedSlots >> block_shift_) * kOwnedSlots + (slot & (kOwnedSlots - 1));
   }
 
+  // Nothing of the merged tokens stays.
+  __device__ void ClearPending() const {
+    const int64_t row = (sequence_.state * args_.num_heads + head_) * kTokens;
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * KeySize(); i += kMergeThreads) {
+      args_.states.pending_keys[row * KeySize() + i] = 0.0f;
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * ValueSize(); i += kMergeThreads) {
+      args_.states.pending_values[row * ValueSize() + i] = 0.0f;
+    }
+  }
+
   __device__ void LoadKeys(int num_filled) {
     constexpr int kPieces = kDim / 8;
     for (int tile = block_; tile * kOwnedSlots < num_filled; tile += num_blocks_) {

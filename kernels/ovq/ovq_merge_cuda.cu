@@ -1,7 +1,6 @@
 // The merges of full chunks: one cluster of thread blocks a head, a chain over its chunks. Every
 // block works out the whole assignment and updates the slots that it owns.
 #include <algorithm>
-#include <cstdlib>
 
 #include <cuda_runtime.h>
 
@@ -46,20 +45,11 @@ class Merger : private ovq::Matcher<kDim, kFull, kTokens> {
   }
 
  private:
-  // Nothing of the merged tokens stays.
-  __device__ void ClearPending() const {
-    const int64_t row = (sequence_.state * args_.num_heads + head_) * kTokens;
-    for (int i = static_cast<int>(threadIdx.x); i < kTokens * KeySize(); i += kMergeThreads) {
-      args_.states.pending_keys[row * KeySize() + i] = 0.0f;
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < kTokens * ValueSize(); i += kMergeThreads) {
-      args_.states.pending_values[row * ValueSize() + i] = 0.0f;
-    }
-  }
-
   __device__ void Merge() {
     const int num_filled = shared_.num_filled[chunk_ & 1];
     const int num_new = num_filled - num_old_;
+    const int64_t chain = static_cast<int64_t>(sequence_index_) * args_.num_heads + head_;
+    log_row_ = (chain * args_.segment_chunks + chunk_ - args_.first_chunk) * kTokens;
     PrepareChunk(chunk_ + 1);
     // Novelty in the first chunk is the distance from token 0, which itself opens slot 0; then the
     // other tokens are matched with the slots that the seeds open.
@@ -161,10 +151,7 @@ class Merger : private ovq::Matcher<kDim, kFull, kTokens> {
     }
   }
 
-  __device__ int64_t LogRow(int index) const {
-    const int64_t head = static_cast<int64_t>(sequence_index_) * args_.num_heads + head_;
-    return (head * args_.segment_chunks + chunk_ - args_.first_chunk) * kTokens + index;
-  }
+  __device__ int64_t LogRow(int index) const { return log_row_ + index; }
 
   // By one warp: the slot at a token's place becomes the mean with those that join it.
   __device__ void Change(int index) {
@@ -272,6 +259,7 @@ class Merger : private ovq::Matcher<kDim, kFull, kTokens> {
   using Base::args_;
   using Base::block_;
   using Base::chunk_;
+  using Base::ClearPending;
   using Base::counts_;
   using Base::head_;
   using Base::index_;
@@ -302,6 +290,7 @@ class Merger : private ovq::Matcher<kDim, kFull, kTokens> {
   using Base::warm_;
   using Base::warp_;
 
+  int64_t log_row_ = 0;     // of the chunk's first token
   float slot_line_ = 0.0f;  // on their way
   float count_line_ = 0.0f;
 };
@@ -377,7 +366,6 @@ int NumBlocks(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_fill
           2 * num_blocks * num_chains <= queue->num_multiprocessors() * 3 / 4)) {
     num_blocks *= 2;
   }
-  if (const char* v = std::getenv("OVQ_BLOCKS")) num_blocks = std::atoi(v);
   return num_blocks;
 }
 

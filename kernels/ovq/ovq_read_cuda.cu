@@ -1,8 +1,6 @@
 // The reads of a prefill against the slots, after the merges of a segment have been logged: a block
 // holds a unit of slots in shared memory and takes it through the segment's chunks, following the
 // log. No block waits for another.
-#include <cstdlib>
-
 #include <cuda_runtime.h>
 
 #include "kernels/base/status_macros.h"
@@ -25,10 +23,11 @@ using ovq::ThisLane;
 
 template <int kDim>
 struct ReadShared {
-  // By warp: a tile's sums over half a unit. Where a warp has one tile only the second half's send.
+  // Of a tile of tokens: what the warp of the second half of the unit sends to that of the first.
   float4 exchange[8][kDim / 8][32];
   float2 stats[8][kOvqTileTokens];
   float biases[kUnitSlots<kDim>];
+  int num_filled[kOvqMaxSegmentChunks + 4];  // before each chunk of the segment and after the last
   float values[kUnitSlots<kDim> * kDim];
   uint16_t keys[kUnitSlots<kDim> * kDim];
 };
@@ -47,9 +46,8 @@ __device__ void CopyPiece(const uint16_t* key_row, const float* value_row, int l
   }
 }
 
-// A warp takes care of kTiles tiles of tokens: two halve the reads of shared memory, one leaves
-// registers for twice as many warps.
-template <int kDim, int kTiles>
+// By one block; a warp reads a tile of 16 tokens against half of the unit.
+template <int kDim>
 class UnitReader {
  public:
   static constexpr int kPieces = kDim / 8 + kDim / 4;  // 16 bytes each, of a slot
@@ -66,6 +64,8 @@ class UnitReader {
         shared_(*shared),
         warp_(static_cast<int>(threadIdx.x) >> 5),
         num_warps_(static_cast<int>(blockDim.x) >> 5),
+        group_(warp_ % (num_warps_ / 2)),
+        half_(warp_ / (num_warps_ / 2)),
         lane_(ThisLane()) {}
 
   __device__ void Load(int num_filled) {
@@ -108,48 +108,29 @@ class UnitReader {
 
   template <bool kFull>
   __device__ void ReadChunk(int chunk, int num_filled, float logit_scale) {
-    const int num_groups = num_warps_ / 2;
-    const int group = warp_ % num_groups;  // of kTiles tiles of tokens
-    const int half = warp_ / num_groups;
-    uint32_t queries[kTiles][kDim / 16][4];
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) {
-      const int token = chunk * args_.chunk_tokens + 16 * (kTiles * group + m) + lane_.g;
-      ovq::LoadOperand<kDim, kFull>(ovq::QueryRow(args_, sequence_, head_, token),
-                                    ovq::QueryRow(args_, sequence_, head_, token + 8),
-                                    args_.key_dim, lane_.t, queries[m]);
-    }
-    Reads<kDim> reads[kTiles];
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) reads[m].Clear();
-    const int last = min(kHalfSlots, num_filled - first_slot_ - half * kHalfSlots);
+    uint32_t queries[kDim / 16][4];
+    const int token = chunk * args_.chunk_tokens + 16 * group_ + lane_.g;
+    ovq::LoadOperand<kDim, kFull>(ovq::QueryRow(args_, sequence_, head_, token),
+                                  ovq::QueryRow(args_, sequence_, head_, token + 8), args_.key_dim,
+                                  lane_.t, queries);
+    Reads<kDim> reads;
+    reads.Clear();
+    const int first_row = half_ * kHalfSlots;
+    const int num_rows = min(kHalfSlots, num_filled - first_slot_ - first_row);
 #pragma unroll 1
-    for (int first = 0; first < last; first += kTileSlots<kDim>) {
-      ReadTile<kDim, kTiles>(
-          queries, logit_scale, shared_.keys, shared_.values, half * kHalfSlots + first, lane_,
+    for (int row = 0; row < num_rows; row += kTileSlots<kDim>) {
+      ReadTile<kDim>(
+          queries, logit_scale, shared_.keys, shared_.values, first_row + row, lane_,
           [&](int column, int) {
             return *reinterpret_cast<const float2*>(&shared_.biases[column]);
           },
-          reads);
+          &reads);
     }
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m) reads[m].Finish();
-    const bool is_first = half == 0;
-    const int partner = is_first ? warp_ + num_groups : warp_ - num_groups;
-    const int64_t tile = PartialTile(args_, sequence_index_, head_, chunk, unit_) + kTiles * group;
-    if constexpr (kTiles == 2) {
-      // Each warp hands one tile over to the other half's warp and joins the other.
-      Select(is_first, &reads[0], &reads[1]);
-      Send(reads[1]);
-    } else {
-      if (!is_first) Send(reads[0]);
-    }
-    asm volatile("bar.sync %0, 64;" ::"r"(1 + group) : "memory");
-    if (kTiles == 2) {
-      JoinAndStore(is_first, reads[0], partner, tile + half);
-    } else if (is_first) {
-      JoinAndStore(true, reads[0], partner, tile);
-    }
+    reads.Finish();
+    if (half_ != 0) Send(reads);
+    asm volatile("bar.sync %0, 64;" ::"r"(1 + group_) : "memory");
+    if (half_ != 0) return;
+    JoinAndStore(reads, PartialTile(args_, sequence_index_, head_, chunk, unit_) + group_);
   }
 
   // Which slots a chunk's merge changes, at the places of tokens lane, lane + 32, ...
@@ -172,12 +153,14 @@ class UnitReader {
       const uint32_t high = __ballot_sync(0xffffffffu, IsHere(slots[2 * i + 1]));
       rest[i] = low | static_cast<uint64_t>(high) << 32;
     }
-    int place = NextPlace(rest, warp_);
+    // Warps take places in turn.
+    const uint64_t mine = (num_warps_ == 16 ? 0x0001000100010001u : 0x0101010101010101u) << warp_;
+    rest[0] &= mine;
+    rest[1] &= mine;
 #pragma unroll 1
-    while (place >= 0) {
-      const int second = NextPlace(rest, num_warps_ - 1);
-      CopyLogged(log, place, second);
-      place = second < 0 ? -1 : NextPlace(rest, num_warps_ - 1);
+    while ((rest[0] | rest[1]) != 0) {
+      const int first = TakePlace(rest);
+      CopyLogged(log, first, (rest[0] | rest[1]) != 0 ? TakePlace(rest) : -1);
     }
     __syncthreads();
   }
@@ -192,22 +175,13 @@ class UnitReader {
     return slot >= first_slot_ && slot < first_slot_ + kUnitSlots<kDim>;
   }
 
-  // Takes the lowest bit after `skipped` others; -1 where there are not so many.
-  __device__ static int NextPlace(uint64_t (&rest)[2], int skipped) {
-    int place = -1;
-#pragma unroll 1
-    for (int i = 0; i <= skipped; ++i) {
-      if (rest[0] != 0) {
-        place = __ffsll(static_cast<long long>(rest[0])) - 1;
-        rest[0] &= rest[0] - 1;
-      } else if (rest[1] != 0) {
-        place = 63 + __ffsll(static_cast<long long>(rest[1]));
-        rest[1] &= rest[1] - 1;
-      } else {
-        return -1;
-      }
-    }
-    return place;
+  // Takes the lowest bit.
+  __device__ static int TakePlace(uint64_t (&rest)[2]) {
+    const bool is_high = rest[0] == 0;
+    const uint64_t word = is_high ? rest[1] : rest[0];
+    rest[0] &= rest[0] - 1;  // 0 stays 0
+    if (is_high) rest[1] &= rest[1] - 1;
+    return __ffsll(static_cast<long long>(word)) - 1 + (is_high ? 64 : 0);
   }
 
   // Two logged rows, of which the second may be missing (negative), by one warp.
@@ -255,72 +229,40 @@ class UnitReader {
         i == 0 ? bias[0] : bias[1];
   }
 
-  __device__ int Place(int warp) const { return kTiles == 2 ? warp : warp % (num_warps_ / 2); }
-
   __device__ void Send(const Reads<kDim>& reads) {
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      shared_.exchange[Place(warp_)][n][lane_.index] =
+      shared_.exchange[group_][n][lane_.index] =
           make_float4(reads.out[n][0], reads.out[n][1], reads.out[n][2], reads.out[n][3]);
     }
     if (lane_.t == 0) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        shared_.stats[Place(warp_)][8 * r + lane_.g] =
-            make_float2(reads.largest[r], reads.weights[r]);
+        shared_.stats[group_][8 * r + lane_.g] = make_float2(reads.largest[r], reads.weights[r]);
       }
     }
   }
 
-  // Swaps the two where `is_first` is false: the first one is what the warp keeps.
-  __device__ static void Select(bool is_first, Reads<kDim>* kept, Reads<kDim>* sent) {
-    const auto swap = [&](float& x, float& y) {
-      const float z = is_first ? x : y;
-      y = is_first ? y : x;
-      x = z;
-    };
+  // `reads` is of the first half of the unit, what the partner has sent of the second.
+  __device__ void JoinAndStore(const Reads<kDim>& reads, int64_t tile) {
+    ovq::PairScale scales[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      swap(kept->largest[r], sent->largest[r]);
-      swap(kept->weights[r], sent->weights[r]);
-    }
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) swap(kept->out[n][e], sent->out[n][e]);
-    }
-  }
-
-  // `reads` is of the first half of the unit, the partner's of the second, or the other way round.
-  __device__ void JoinAndStore(bool is_first, const Reads<kDim>& reads, int partner, int64_t tile) {
-    float mine[2];
-    float theirs[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float2 other = shared_.stats[Place(partner)][8 * r + lane_.g];
-      const ovq::PairScale scale = is_first ? ovq::ScalePair(reads.largest[r], other.x)
-                                            : ovq::ScalePair(other.x, reads.largest[r]);
-      const float weights = is_first ? ovq::Join(scale, reads.weights[r], other.y)
-                                     : ovq::Join(scale, other.y, reads.weights[r]);
-      mine[r] = is_first ? scale.first : scale.second;
-      theirs[r] = is_first ? scale.second : scale.first;
+      const float2 second = shared_.stats[group_][8 * r + lane_.g];
+      scales[r] = ovq::ScalePair(reads.largest[r], second.x);
       if (lane_.t == 0) {
         reinterpret_cast<float2*>(args_.partial_stats)[tile * kOvqTileTokens + 8 * r + lane_.g] =
-            make_float2(scale.largest, weights);
+            make_float2(scales[r].largest, ovq::Join(scales[r], reads.weights[r], second.y));
       }
     }
     auto* out = reinterpret_cast<float4*>(args_.partials) + tile * (kDim / 8) * 32;
-    // ovq::Join multiplies the first half's by its scale and adds the second's in one fma.
-    const auto join = [&](float x, float y, int r) {
-      const float product = is_first ? mine[r] * x : theirs[r] * y;
-      return is_first ? fmaf(theirs[r], y, product) : fmaf(mine[r], x, product);
-    };
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
-      const float4 other = shared_.exchange[Place(partner)][n][lane_.index];
-      out[n * 32 + lane_.index] =
-          make_float4(join(reads.out[n][0], other.x, 0), join(reads.out[n][1], other.y, 0),
-                      join(reads.out[n][2], other.z, 1), join(reads.out[n][3], other.w, 1));
+      const float4 second = shared_.exchange[group_][n][lane_.index];
+      out[n * 32 + lane_.index] = make_float4(ovq::Join(scales[0], reads.out[n][0], second.x),
+                                              ovq::Join(scales[0], reads.out[n][1], second.y),
+                                              ovq::Join(scales[1], reads.out[n][2], second.z),
+                                              ovq::Join(scales[1], reads.out[n][3], second.w));
     }
   }
 
@@ -333,13 +275,14 @@ class UnitReader {
   ReadShared<kDim>& shared_;
   const int warp_;
   const int num_warps_;
+  const int group_;  // tile of tokens
+  const int half_;   // of the unit
   const Lane lane_;
 };
 
-// Grid: (units, heads, sequences); a warp for kTiles tiles of tokens and half a unit; shared
-// memory: ReadShared.
-template <int kDim, bool kFull, int kTiles>
-__global__ void __launch_bounds__(512 / kTiles, 1)
+// Grid: (units, heads, sequences); 4 L threads; shared memory: ReadShared.
+template <int kDim, bool kFull>
+__global__ void __launch_bounds__(512, 1)
     OvqReadKernel(const __grid_constant__ OvqKernelArgs args) {
   extern __shared__ uint4 shared_memory[];
   const int sequence_index = static_cast<int>(blockIdx.z);
@@ -351,13 +294,21 @@ __global__ void __launch_bounds__(512 / kTiles, 1)
   const int first_slot = unit * kUnitSlots<kDim>;
   if (ovq::FilledBefore(args, sequence, last) <= first_slot) return;
   const float logit_scale = args.inputs.logit_scales[head] * ovq::kLog2E;
-  UnitReader<kDim, kTiles> reader(args, sequence, sequence_index, head, unit,
-                                  reinterpret_cast<ReadShared<kDim>*>(shared_memory));
-  reader.Load(ovq::FilledBefore(args, sequence, args.first_chunk));
+  UnitReader<kDim> reader(args, sequence, sequence_index, head, unit,
+                          reinterpret_cast<ReadShared<kDim>*>(shared_memory));
+  int* all_filled = reinterpret_cast<ReadShared<kDim>*>(shared_memory)->num_filled;
+  for (int i = static_cast<int>(threadIdx.x); i <= last - args.first_chunk;
+       i += static_cast<int>(blockDim.x)) {
+    all_filled[i] = ovq::FilledBefore(args, sequence, args.first_chunk + i);
+  }
+  reader.Load(ovq::FilledBefore(args, sequence, args.first_chunk));  // also waits for the above
   for (int chunk = args.first_chunk; chunk < last; ++chunk) {
-    const int num_filled = ovq::FilledBefore(args, sequence, chunk);
+    const int num_filled = all_filled[chunk - args.first_chunk];
+    const bool is_changed =
+        chunk < sequence.num_merges && all_filled[chunk - args.first_chunk + 1] > first_slot;
+    if (!is_changed && num_filled <= first_slot) continue;  // the unit is empty and stays so
     int changed[4];
-    if (chunk < sequence.num_merges) reader.LoadLog(chunk, changed);
+    if (is_changed) reader.LoadLog(chunk, changed);
     float warm[kDim / 64];
     reader.WarmQueries(chunk + 1, warm);
     if (num_filled > first_slot) {
@@ -365,18 +316,18 @@ __global__ void __launch_bounds__(512 / kTiles, 1)
     }
 #pragma unroll
     for (float line : warm) ovq::Warmed(line);
-    if (chunk < sequence.num_merges) reader.FollowLog(chunk, changed);
+    if (is_changed) reader.FollowLog(chunk, changed);
   }
 }
-template <int kDim, bool kFull, int kTiles>
+template <int kDim, bool kFull>
 absl::Status LaunchRead(Queue* queue, const OvqKernelArgs& args) {
   const int tokens = args.chunk_tokens;
   const auto heads = static_cast<unsigned>(args.num_heads);
   const auto sequences = static_cast<unsigned>(args.num_sequences);
   constexpr int kReadBytes = sizeof(ReadShared<kDim>);
-  const auto read_kernel = &OvqReadKernel<kDim, kFull, kTiles>;
+  const auto read_kernel = &OvqReadKernel<kDim, kFull>;
   cudaFuncSetAttribute(read_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kReadBytes);
-  read_kernel<<<dim3(static_cast<unsigned>(args.num_units), heads, sequences), 4 * tokens / kTiles,
+  read_kernel<<<dim3(static_cast<unsigned>(args.num_units), heads, sequences), 4 * tokens,
                 kReadBytes, queue->stream()>>>(args);
   return queue->LaunchStatus("OvqReadKernel");
 }
@@ -385,13 +336,10 @@ absl::Status LaunchRead(Queue* queue, const OvqKernelArgs& args) {
 
 absl::Status OvqLaunchRead(Queue* queue, const OvqKernelArgs& args, int dim) {
   const bool is_full = args.key_dim == dim && args.value_dim == dim;
-  const char* v = std::getenv("OVQ_TILES");
-  if (v != nullptr && is_full && dim == 64) return LaunchRead<64, true, 2>(queue, args);
-  if (v != nullptr && is_full && dim == 128) return LaunchRead<128, true, 1>(queue, args);
   if (dim == 64) {
-    return is_full ? LaunchRead<64, true, 1>(queue, args) : LaunchRead<64, false, 1>(queue, args);
+    return is_full ? LaunchRead<64, true>(queue, args) : LaunchRead<64, false>(queue, args);
   }
-  return is_full ? LaunchRead<128, true, 2>(queue, args) : LaunchRead<128, false, 2>(queue, args);
+  return is_full ? LaunchRead<128, true>(queue, args) : LaunchRead<128, false>(queue, args);
 }
 
 }  // namespace lethe
