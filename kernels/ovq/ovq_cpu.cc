@@ -70,7 +70,7 @@ class Reader {
         slots_(slots),
         chunk_(chunk),
         num_slots_(slots.counts.size()),
-        weight_stride_(num_slots_ + static_cast<size_t>(kOvqChunkTokens)),
+        weight_stride_(num_slots_ + static_cast<size_t>(shape.chunk_tokens)),
         weights_(kTileTokens * weight_stride_) {}
 
   // Tokens first .. first + kTokens - 1; q and out point at the first one's.
@@ -137,10 +137,11 @@ void OvqRead(const OvqShape& shape, float logit_scale, const OvqSlots& slots, co
              int64_t first, int64_t count, absl::Span<const float> q, absl::Span<float> out) {
   LETHE_CHECK(shape.key_dim > 0 && shape.key_dim % static_cast<int64_t>(kLanes) == 0);
   LETHE_CHECK(shape.value_dim > 0 && shape.value_dim % static_cast<int64_t>(kLanes) == 0);
+  LETHE_CHECK(shape.chunk_tokens > 0 && shape.chunk_tokens % kOvqChunkTokens == 0);
   LETHE_CHECK(first >= 0 && count >= 0 && first + count <= chunk.size &&
-              chunk.size <= kOvqChunkTokens);
-  LETHE_CHECK(chunk.keys.size() == static_cast<size_t>(kOvqChunkTokens * shape.key_dim));
-  LETHE_CHECK(chunk.values.size() == static_cast<size_t>(kOvqChunkTokens * shape.value_dim));
+              chunk.size <= shape.chunk_tokens);
+  LETHE_CHECK(chunk.keys.size() == static_cast<size_t>(shape.chunk_tokens * shape.key_dim));
+  LETHE_CHECK(chunk.values.size() == static_cast<size_t>(shape.chunk_tokens * shape.value_dim));
   LETHE_CHECK(q.size() == static_cast<size_t>(count * shape.key_dim));
   LETHE_CHECK(out.size() == static_cast<size_t>(count * shape.value_dim));
   LETHE_CHECK(slots.keys.size() == slots.counts.size() * static_cast<size_t>(shape.key_dim));

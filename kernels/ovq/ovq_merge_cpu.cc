@@ -24,10 +24,9 @@ using Vec = hn::Vec<Tag>;
 using IndexTag = hn::FixedTag<int32_t, kLanes>;
 using IndexVec = hn::Vec<IndexTag>;
 
-constexpr auto kTokens = static_cast<size_t>(kOvqChunkTokens);
 constexpr size_t kTileTokens = 4;
 constexpr size_t kUsualKeyDim = 64;  // has code of its own
-static_assert(kTokens % kTileTokens == 0);
+static_assert(kOvqChunkTokens % kTileTokens == 0);
 
 // A chunk token's most similar candidate; the lowest index on ties.
 struct Match {
@@ -99,18 +98,18 @@ void AppendMatches(const TileBest& best, std::vector<Match>* matches) {
 }
 
 std::vector<Match> BestMatches(const float* candidates, size_t num_candidates, size_t key_dim,
-                               const float* keys) {
+                               const float* keys, size_t num_tokens) {
   constexpr size_t kBlockSlots = 32;  // stay in the nearest cache while all tokens pass
   const auto update = key_dim == kUsualKeyDim ? &UpdateTile<kUsualKeyDim> : &UpdateTile<0>;
-  TileBest best[kTokens / kTileTokens];
+  std::vector<TileBest> best(num_tokens / kTileTokens);
   for (size_t first = 0; first < num_candidates; first += kBlockSlots) {
     const size_t last = std::min(first + kBlockSlots, num_candidates);
-    for (size_t tile = 0; tile < kTokens / kTileTokens; ++tile) {
+    for (size_t tile = 0; tile < best.size(); ++tile) {
       update(keys + tile * kTileTokens * key_dim, candidates, first, last, key_dim, &best[tile]);
     }
   }
   std::vector<Match> matches;
-  matches.reserve(kTokens);
+  matches.reserve(num_tokens);
   for (const TileBest& tile : best) AppendMatches(tile, &matches);
   return matches;
 }
@@ -171,14 +170,15 @@ void Join(const OvqShape& shape, const OvqChunk& chunk, const std::vector<size_t
 // Every token but the seeds joins its slot, together with the later ones of the same slot.
 void JoinAll(const OvqShape& shape, const OvqChunk& chunk, const std::vector<Match>& matches,
              const std::vector<size_t>& seeds, OvqSlots* slots) {
-  bool is_done[kTokens] = {};
+  const size_t num_tokens = matches.size();
+  std::vector<bool> is_done(num_tokens);
   for (size_t seed : seeds) is_done[seed] = true;
   std::vector<size_t> tokens;
-  tokens.reserve(kTokens);
-  for (size_t i = 0; i < kTokens; ++i) {
+  tokens.reserve(num_tokens);
+  for (size_t i = 0; i < num_tokens; ++i) {
     if (is_done[i]) continue;
     tokens.clear();
-    for (size_t later = i; later < kTokens; ++later) {
+    for (size_t later = i; later < num_tokens; ++later) {
       if (is_done[later] || matches[later].slot != matches[i].slot) continue;
       tokens.push_back(later);
       is_done[later] = true;
@@ -193,28 +193,30 @@ void OvqMerge(const OvqShape& shape, int64_t num_tokens_before, const OvqChunk& 
               OvqSlots* slots, absl::Span<int32_t> assignment) {
   LETHE_CHECK(shape.key_dim % static_cast<int64_t>(kLanes) == 0);
   LETHE_CHECK(shape.value_dim % static_cast<int64_t>(kLanes) == 0);
-  LETHE_CHECK(chunk.size == kOvqChunkTokens);
-  LETHE_CHECK(chunk.keys.size() == kTokens * static_cast<size_t>(shape.key_dim));
-  LETHE_CHECK(chunk.values.size() == kTokens * static_cast<size_t>(shape.value_dim));
-  LETHE_CHECK(assignment.empty() || assignment.size() == kTokens);
+  LETHE_CHECK(shape.chunk_tokens > 0 && shape.chunk_tokens % kOvqChunkTokens == 0);
+  LETHE_CHECK(chunk.size == shape.chunk_tokens);
+  const auto num_tokens = static_cast<size_t>(shape.chunk_tokens);
+  LETHE_CHECK(chunk.keys.size() == num_tokens * static_cast<size_t>(shape.key_dim));
+  LETHE_CHECK(chunk.values.size() == num_tokens * static_cast<size_t>(shape.value_dim));
+  LETHE_CHECK(assignment.empty() || assignment.size() == num_tokens);
   const auto key_dim = static_cast<size_t>(shape.key_dim);
   const float* keys = chunk.keys.data();
   const size_t num_old = slots->counts.size();
   const auto num_grown =
-      static_cast<size_t>(OvqNumSlots(shape.max_slots, num_tokens_before + kOvqChunkTokens) -
+      static_cast<size_t>(OvqNumSlots(shape.max_slots, num_tokens_before + shape.chunk_tokens) -
                           OvqNumSlots(shape.max_slots, num_tokens_before));
   const bool is_first_chunk = num_old == 0;
   const size_t num_new = is_first_chunk ? std::max<size_t>(num_grown, 1) : num_grown;
 
-  std::vector<Match> matches = is_first_chunk
-                                   ? BestMatches(keys, 1, key_dim, keys)
-                                   : BestMatches(slots->keys.data(), num_old, key_dim, keys);
+  std::vector<Match> matches =
+      is_first_chunk ? BestMatches(keys, 1, key_dim, keys, num_tokens)
+                     : BestMatches(slots->keys.data(), num_old, key_dim, keys, num_tokens);
   std::vector<size_t> seeds =
       SmallestSimilarities(matches, is_first_chunk ? 1 : 0, is_first_chunk ? num_new - 1 : num_new);
   if (is_first_chunk) seeds.insert(seeds.begin(), 0);
   for (size_t seed : seeds) OpenSlot(shape, chunk, seed, slots);
   // In the first chunk the new slots are the only ones that can be joined.
-  if (is_first_chunk) matches = BestMatches(slots->keys.data(), num_new, key_dim, keys);
+  if (is_first_chunk) matches = BestMatches(slots->keys.data(), num_new, key_dim, keys, num_tokens);
   for (size_t n = 0; n < seeds.size(); ++n) {
     matches[seeds[n]].slot = static_cast<int32_t>(num_old + n);
   }

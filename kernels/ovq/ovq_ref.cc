@@ -69,7 +69,7 @@ std::vector<double> OvqRef::Step(const std::vector<double>& q, const std::vector
 }
 
 int64_t OvqRef::num_new_slots() const {
-  return OvqNumSlots(shape_.max_slots, merged_tokens_ + kOvqChunkTokens) -
+  return OvqNumSlots(shape_.max_slots, merged_tokens_ + shape_.chunk_tokens) -
          OvqNumSlots(shape_.max_slots, merged_tokens_);
 }
 
@@ -79,7 +79,7 @@ double OvqRef::Novelty(size_t i) const {
 }
 
 std::vector<int32_t> OvqRef::ChooseAssignment() const {
-  LETHE_CHECK(static_cast<int64_t>(chunk_keys_.size()) == kOvqChunkTokens);
+  LETHE_CHECK(static_cast<int64_t>(chunk_keys_.size()) == shape_.chunk_tokens);
   const bool is_first_chunk = counts_.empty();
   const auto num_new = static_cast<size_t>(num_new_slots());
   std::vector<std::pair<double, size_t>> order;
@@ -135,7 +135,7 @@ double OvqRef::AssignmentShortfall(const std::vector<int32_t>& assignment) const
 }
 
 void OvqRef::Merge(const std::vector<int32_t>& assignment) {
-  LETHE_CHECK(static_cast<int64_t>(assignment.size()) == kOvqChunkTokens);
+  LETHE_CHECK(static_cast<int64_t>(assignment.size()) == shape_.chunk_tokens);
   const auto num_slots_after = static_cast<size_t>(num_slots() + num_new_slots());
   slot_keys_.resize(num_slots_after, std::vector<double>(chunk_keys_[0].size()));
   slot_values_.resize(num_slots_after, std::vector<double>(chunk_values_[0].size()));
@@ -158,7 +158,7 @@ void OvqRef::Merge(const std::vector<int32_t>& assignment) {
   }
   chunk_keys_.clear();
   chunk_values_.clear();
-  merged_tokens_ += kOvqChunkTokens;
+  merged_tokens_ += shape_.chunk_tokens;
 }
 
 }  // namespace lethe

@@ -1,11 +1,11 @@
 // OvqRef: Online Vector Quantised attention in double precision, in the paper's order, one head.
 //
 // Equation:  as ovq.h. A slot's update is written as in the paper, D <- D + sum (k - D) / c_new.
-// Shapes:    q, k: [K] raw (Step normalises); v, read: [V]; assignment: [64].
+// Shapes:    q, k: [K] raw (Step normalises); v, read: [V]; assignment: [L].
 // Units:     beta multiplies sqrt(K) q^ k^.
 // Requires:  vectors of these sizes (LETHE_CHECK).
 // Rejects:   none.
-// Effects:   Step adds a token to the chunk and reads; Merge must follow every 64th Step. It
+// Effects:   Step adds a token to the chunk and reads; Merge must follow every L-th Step. It
 //            chooses the assignments itself, or replays a device's, because a choice between
 //            candidates that differ by rounding is no error.
 // Numerics:  plain double loops and the C library's exp and log: an oracle, never part of a state.

@@ -136,7 +136,7 @@ TEST(TidyTest, OutsideLibrariesStayBehindTheirDoor) {
         EXPECT_TRUE(InFolder(file, "audit/log") || InFolder(file, "server/store"))
             << file.path << " includes " << name;
       }
-      if (StartsWith(name, "cuda") && !EndsWith(file.path, ".cu")) {
+      if (StartsWith(name, "cuda") && !EndsWith(file.path, ".cu") && !EndsWith(file.path, ".cuh")) {
         EXPECT_TRUE(InFolder(file, "kernels/base")) << file.path << " includes " << name;
       }
     }
