@@ -117,6 +117,12 @@ __device__ inline void FoldTile(const Tile<kLanes, kColumns, kRows>& tile, const
   }
 }
 
+// The barrier at which the loading warp meets the others. They come to it from different code, where
+// __syncthreads may not stand.
+__device__ inline void MeetAtTile() {
+  asm volatile("bar.sync 1, %0;" : : "n"(kBlockThreads) : "memory");
+}
+
 // The warp that loads tiles of inputs ahead of the others, computes decays and stores reads. It meets
 // them at one barrier a tile, and one before the first.
 template <int kLanes, int kColumns, int kRows, bool kPrecision, bool kRead>
@@ -149,15 +155,15 @@ __device__ inline void RunLoader(const FoldArguments& arguments, const BlockPlac
   for (int s = 0; s < kStages - 1; ++s) load(s * kTile);
   shared->decays[0][lane] = Exp(log_decay(0));
   float next_log_decay = log_decay(kTile);
-  asm volatile("cp.async.wait_group %0;" : : "n"(kStages - 2));
-  __syncthreads();
+  asm volatile("cp.async.wait_group %0;" : : "n"(kStages - 2) : "memory");
+  MeetAtTile();
   for (int first = 0; first < place.length; first += kTile) {
     load(first + (kStages - 1) * kTile);
     shared->decays[(first / kTile + 1) % 2][lane] = Exp(next_log_decay);
     next_log_decay = log_decay(first + 2 * kTile);
     if (first > 0) store(first - kTile);
-    asm volatile("cp.async.wait_group %0;" : : "n"(kStages - 2));
-    __syncthreads();
+    asm volatile("cp.async.wait_group %0;" : : "n"(kStages - 2) : "memory");
+    MeetAtTile();
   }
   store((place.length - 1) / kTile * kTile);
 }
@@ -172,13 +178,13 @@ __device__ inline void RunFolder(const FoldArguments& arguments, const BlockPlac
   RowState<kRows, kColumns> state;
   LoadState<kRows, kColumns, kPrecision>(arguments, place, place.first_row + row, Block::kRowStep,
                                          column, &state);
-  __syncthreads();
+  MeetAtTile();
   for (int first = 0; first < place.length; first += kTile) {
     const int index = first / kTile;
     FoldTile<kLanes, kColumns, kRows, kPrecision, kRead>(
         shared->tiles[index % kStages], shared->decays[index % 2], min(kTile, place.length - first),
         lane, row, arguments.read_scale, &state, shared->out[index % 2]);
-    __syncthreads();
+    MeetAtTile();
   }
   StoreState<kRows, kColumns, kPrecision>(arguments, place, place.first_row + row, Block::kRowStep,
                                           column, state);

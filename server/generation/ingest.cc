@@ -11,8 +11,6 @@
 namespace lethe {
 namespace {
 
-absl::Status Gone() { return absl::CancelledError("the client went away"); }
-
 absl::Status CheckGoOn(const Call& call) {
   if (call.stopping()) {
     return WithErrorInfo(absl::UnavailableError("the server is shutting down"),
@@ -58,7 +56,7 @@ absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
     absl::Status status = piece();
     num_done = std::min(num_done + static_cast<size_t>(kIngestPieceTokens), vocab_ids.size());
     if (status.ok() && options.on_piece && !options.on_piece(static_cast<int64_t>(num_done))) {
-      status = Gone();
+      status = absl::CancelledError("the client went away");
     }
     if (!status.ok()) {
       if (given.first < given.end) target->TakeBack(scheduler, {given});

@@ -82,8 +82,8 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Create(const ModelConfig& co
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> Model::Load(const std::string& directory) {
-  LETHE_ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(directory + "/config.json"));
-  LETHE_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(json));
+  LETHE_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(directory + "/config.json"));
+  LETHE_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(text));
   std::vector<std::string> names;
   for (const TensorSpec& spec : ExpectedTensors(config)) names.push_back(spec.name);
   LETHE_ASSIGN_OR_RETURN(const TensorMap tensors,

@@ -34,7 +34,7 @@ struct Entry {
   int64_t end = 0;
 };
 
-absl::Status Bad(absl::string_view name, absl::string_view problem) {
+absl::Status BadTensor(absl::string_view name, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat("tensor ", name, ": ", problem));
 }
 
@@ -70,22 +70,22 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& value) {
   LETHE_RETURN_IF_ERROR(reader.Finish());
   std::vector<int64_t> offsets;
   if (!ReadSizes(value["shape"], kMaxDims, &entry.shape)) {
-    return Bad(name, "shape must be at most 8 integers >= 0");
+    return BadTensor(name, "shape must be at most 8 integers >= 0");
   }
   if (!ReadSizes(value["data_offsets"], 2, &offsets)) {
-    return Bad(name, "data_offsets must be two integers >= 0");
+    return BadTensor(name, "data_offsets must be two integers >= 0");
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];
   for (const int64_t size : entry.shape) {
     if (__builtin_mul_overflow(entry.num_values, size, &entry.num_values) ||
         entry.num_values > (int64_t{1} << 40)) {
-      return Bad(name, "shape has too many elements");
+      return BadTensor(name, "shape has too many elements");
     }
   }
   const int64_t num_bytes = entry.num_values * (entry.dtype == Dtype::kF32 ? 4 : 2);
   if (entry.end < entry.begin || entry.end - entry.begin != num_bytes) {
-    return Bad(
+    return BadTensor(
         name, absl::StrCat("data_offsets must span ", num_bytes, " bytes, as shape and dtype say"));
   }
   return entry;
@@ -98,8 +98,8 @@ absl::Status CheckTiling(std::vector<Entry>* entries, uint64_t data_bytes) {
   });
   int64_t expected = 0;
   for (const Entry& entry : *entries) {
-    if (entry.begin < expected) return Bad(entry.name, "data_offsets overlap another tensor");
-    if (entry.begin > expected) return Bad(entry.name, "data_offsets leave a gap before it");
+    if (entry.begin < expected) return BadTensor(entry.name, "data_offsets overlap another tensor");
+    if (entry.begin > expected) return BadTensor(entry.name, "data_offsets leave a gap before it");
     if (static_cast<uint64_t>(entry.end) > data_bytes) {
       return absl::DataLossError(absl::StrCat("tensor ", entry.name,
                                               ": the file ends before its data (has ", data_bytes,
@@ -134,7 +134,7 @@ absl::StatusOr<Tensor> ReadValues(const Entry& entry, const char* data) {
   for (const float value : tensor.values) {
     constexpr uint32_t kExponent = 0x7f800000u;
     if ((std::bit_cast<uint32_t>(value) & kExponent) == kExponent) {
-      return Bad(entry.name, "every value must be finite");
+      return BadTensor(entry.name, "every value must be finite");
     }
   }
   return tensor;
