@@ -145,6 +145,7 @@ absl::Status RunKernelBench(const KernelBenchOptions& options) {
   KernelCases cases;
   AddPalimpsaCases(&cases);
   AddVlaCases(&cases);
+  AddVlaChunkCases(&cases);
   AddOvqCases(&cases);
   AddLocalCases(&cases);
   PrintHead(options);

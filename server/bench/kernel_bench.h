@@ -44,6 +44,7 @@ using KernelCases = std::vector<std::unique_ptr<KernelCase>>;
 // One function an operation, kernel_cases_<op>.cc.
 void AddPalimpsaCases(KernelCases* cases);
 void AddVlaCases(KernelCases* cases);
+void AddVlaChunkCases(KernelCases* cases);
 void AddOvqCases(KernelCases* cases);
 void AddLocalCases(KernelCases* cases);
 

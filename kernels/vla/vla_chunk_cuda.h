@@ -1,0 +1,73 @@
+// VlaChunkCuda: VlaChunk's kernels in order on the queue's stream, in segments of as many chunks as
+// the workspace holds. Arguments as there, already validated.
+//
+// The stages of a segment; c counts its chunks, h heads, D = K = V, P = kPacked of D:
+//   gram   work.gram[c][h] = U^T U, lower blocks of 16 x 16 packed                     (all at once)
+//   prefix work.gram[c][h] = M at the chunk's beginning; the pool's gram goes on     (fold over c)
+//   invert work.gram[c][h] = L^-1 of it                                                (all at once)
+//   keys   alpha, T K^, T V of every chunk                                              (all at once)
+//   fold   E and the pool's S chunk by chunk; S at each beginning is kept for the reads (fold over c)
+//   read   out                                                                         (all at once)
+// Threads: as VlaChunk.
+#ifndef LETHE_KERNELS_VLA_VLA_CHUNK_CUDA_H_
+#define LETHE_KERNELS_VLA_VLA_CHUNK_CUDA_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "kernels/vla/vla_chunk.h"
+
+namespace lethe {
+
+// The arrays of a segment, each [chunks][H][…].
+struct VlaChunkWork {
+  float* gram;      // [P]; as L^-1 in split f16, LoadInverseBlock's order
+  uint16_t* alpha;  // [64][D] f16, rows of length 1
+  uint16_t* keys;   // [64][D] f16: T K^
+  float* beta;      // [64]: alpha's length; 1 for kVla
+  float* errors;    // [D value][64]: (T V)^T, then E^T scaled by beta, in TF32
+  float* states;    // [D value][D key]: S at the chunk's beginning, in TF32
+};
+
+// One segment of the call.
+struct VlaChunkSegment {
+  VlaOptions options;
+  VlaChunkBatch batch;
+  VlaChunkWork work;
+  int64_t chunk_begin;
+  int64_t num_chunks;
+};
+
+// Lower blocks of 16 x 16 of a symmetric or triangular D x D matrix.
+inline constexpr int64_t VlaChunkPacked(int64_t dim) { return dim / 16 * (dim / 16 + 1) / 2 * 256; }
+
+// Bytes per chunk and head.
+inline constexpr int64_t VlaChunkBytes(int64_t dim) {
+  return 4 * VlaChunkPacked(dim) + 2 * (2 * kVlaChunkTokens * dim) + 4 * kVlaChunkTokens +
+         4 * kVlaChunkTokens * dim + 4 * dim * dim;
+}
+
+absl::Status VlaChunkCuda(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch,
+                          void* workspace, int64_t workspace_bytes);
+
+// The stages, for VlaChunkCuda and the benchmarks.
+absl::Status VlaChunkGram(Queue* queue, const VlaChunkSegment& segment);
+absl::Status VlaChunkPrefix(Queue* queue, const VlaChunkSegment& segment);
+absl::Status VlaChunkInvert(Queue* queue, const VlaChunkSegment& segment);
+absl::Status VlaChunkKeys(Queue* queue, const VlaChunkSegment& segment);
+absl::Status VlaChunkFold(Queue* queue, const VlaChunkSegment& segment);
+absl::Status VlaChunkRead(Queue* queue, const VlaChunkSegment& segment);
+// The pool's a = gram^-1 of the batch's slots.
+absl::Status VlaChunkInverse(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch);
+
+// The power of 2 that L^-1 is stored times: its elements, at most 1 / sqrt(lambda0), then lie below 2^10
+// and their split f16 numbers well above its absolute resolution.
+float VlaChunkInverseUnit(double lambda0);
+
+// Cuts the workspace for a segment of num_chunks.
+VlaChunkWork VlaChunkCut(const VlaOptions& options, void* workspace, int64_t num_chunks);
+
+}  // namespace lethe
+
+#endif  // LETHE_KERNELS_VLA_VLA_CHUNK_CUDA_H_
