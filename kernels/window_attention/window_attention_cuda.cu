@@ -225,8 +225,11 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const CudaProblem p) {
   }
 }
 
+// Room for a window's weights: the compiler loads four at a time, past the last one too.
+int NumWeights(const CudaProblem& p) { return (p.window + 7) / 8 * 8; }
+
 size_t DecodeSharedBytes(const CudaProblem& p) {
-  return static_cast<size_t>(DecodeLayout<0>(p).weights + p.window) * sizeof(float);
+  return static_cast<size_t>(DecodeLayout<0>(p).weights + NumWeights(p)) * sizeof(float);
 }
 
 // grid: [H x longest][sequences]; dynamic shared memory: weights [window].
@@ -306,7 +309,7 @@ absl::Status DecodeCuda(Queue* queue, const CudaProblem& p) {
 }
 
 absl::Status RowsCuda(Queue* queue, const CudaProblem& p) {
-  const size_t bytes = static_cast<size_t>(p.window) * sizeof(float);
+  const size_t bytes = static_cast<size_t>(NumWeights(p)) * sizeof(float);
   [[maybe_unused]] static const cudaError_t allowed = cudaFuncSetAttribute(
       RowsKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kWindowBytesMax);
   RowsKernel<<<Grid(p.sequences.longest * p.num_heads, p.sequences.num_sequences), kThreads, bytes,
