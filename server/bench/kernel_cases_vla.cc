@@ -1,4 +1,4 @@
-// VLA's fold of steps: decode for many sessions, and prefill in all forms. Issue 5's shapes.
+// VLA's fold of steps: decode for many sessions, and prefill in all forms.
 #include <algorithm>
 #include <cmath>
 
@@ -122,8 +122,8 @@ void AddVlaCases(KernelCases* cases) {
          std::vector<std::pair<int64_t, int64_t>>{{1, 32768}, {8, 4096}, {64, 512}}) {
       add("vla prefill, nudge", num_sequences, length, dim, VlaVariant::kVla, true);
     }
-    add("vla prefill, fold", 8, 4096, dim, VlaVariant::kVla, false);
-    add("vla prefill, rls, fold", 8, 4096, dim, VlaVariant::kRls, false);
+    add("vla prefill, steps", 8, 4096, dim, VlaVariant::kVla, false);
+    add("vla prefill, rls, steps", 8, 4096, dim, VlaVariant::kRls, false);
   }
 }
 
