@@ -94,7 +94,7 @@ function(lethe_test name)
   target_compile_definitions(${name} PRIVATE
     LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   lethe_join_files(${name})
-  if(LETHE_JOIN_FILES)
+  if(LETHE_JOIN_FILES AND LETHE_TEST_HEADERS)
     target_precompile_headers(${name} REUSE_FROM ${LETHE_TEST_HEADERS})
   endif()
   string(REPLACE ";" "\\;" labels "${ARG_LABELS}")
