@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "tests/fuzz/fuzz_targets.h"
@@ -20,7 +21,7 @@ constexpr int kMutationsPerSeed = 400;
 
 std::vector<std::string> Seeds(const std::string& target) {
   std::vector<std::string> seeds;
-  const std::string directory = std::string(LETHE_SOURCE_DIR) + "/tests/fuzz/corpus/" + target;
+  const std::string directory = absl::StrCat(LETHE_SOURCE_DIR, "/tests/fuzz/corpus/", target);
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     paths.push_back(entry.path());
