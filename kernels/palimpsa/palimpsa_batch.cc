@@ -50,9 +50,8 @@ absl::Status Check(const PalimpsaShape& shape, const PalimpsaBatch& batch) {
                      " up to ", kDimMax, ", got ", shape.num_heads, " heads, key_dim ",
                      shape.key_dim, ", value_dim ", shape.value_dim));
   }
-  if (batch.num_sequences < 0 || batch.num_tokens < 0 ||
-      batch.num_tokens > kTokensMax || batch.max_length < 0 || batch.max_length > kTokensMax ||
-      batch.num_sequences > kTokensMax ||
+  if (batch.num_sequences < 0 || batch.num_tokens < 0 || batch.num_tokens > kTokensMax ||
+      batch.max_length < 0 || batch.max_length > kTokensMax || batch.num_sequences > kTokensMax ||
       batch.max_length * batch.num_sequences < batch.num_tokens) {
     return absl::InvalidArgumentError(absl::StrCat("got ", batch.num_sequences,
                                                    " sequences of at most ", batch.max_length,
