@@ -15,8 +15,8 @@
 //            of kSliceInputs; a slice is summed from +0 by the tensor cores, 16 inputs at a time in
 //            order, and the slices are added in f32 in order. Every number is a sum of BF16 numbers: a
 //            weight of BF16 storage is one, an f32 weight three (exact); an activation is as many as
-//            `terms` says. Error, in units of sum_k |x w|, about 2^-8 with one term, 2^-17 with two,
-//            2^-22 with three (the tensor cores truncate their sums; two terms of f32 weights are not
+//            `terms` says. Error, in units of sum_k |x w|, at most 2^-8 with one term, 2^-17 with two,
+//            2^-19 with three (the tensor cores truncate their sums; two terms of f32 weights are not
 //            offered: they always take three, less the products below 2^-24). NaN and infinities
 //            make their row's sums NaN or infinite, |x| within 2^-8 of the largest f32 too.
 //            Cost 2 num_rows num_outputs num_inputs FLOP a product of terms; few rows stream the

@@ -33,7 +33,7 @@
 //            reference on an H200: reads 2e-3 (kRls 8e-4), S 7e-4 for random keys at T 4096 and 32768,
 //            D 64 and 128; reads 2.5e-3, S 4e-3 where keys differ by a tenth. S has the error of M's
 //            least determined directions on top, in any f32 form (3e-2 where keys differ by a
-//            hundredth). No pivot can fall under lambda0 (M) or 1 (G), nor does any after rounding.
+//            hundredth, and for kRls the reads too at T 32768). No pivot can fall under lambda0 (M) or 1 (G), nor does any after rounding.
 //            write_direction's rows: length at most 1; above 2^6, values that leave f32 and T K^ above
 //            f16 show as infinity or NaN. Cost O(H K (K + 64)) per token.
 // Threads:   one call at a time per queue; does not wait.

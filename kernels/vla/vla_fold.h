@@ -24,8 +24,8 @@
 //            Newton step, so that the device kind is part of the bits. The mean of (S q)^2 is in
 //            f32: reads beyond 1e19 become NaN. A stays symmetric bit for bit. Bits of a sequence
 //            are a function of its state and tokens: not of the batch, the slot or the cut into
-//            calls, so that steps and prefill are one form and every rank is canonical. That costs
-//            nothing here: a block owns a state, and its sums have one order anyway. Tolerance
+//            calls, so that steps and prefill are one form and every rank is canonical; a block owns a
+//            state, and its sums have one order anyway (no form without it was measured). Tolerance
 //            against VlaRef: 1e-5 of the largest element (vla_fold_test.cc). Cost O(H K (K + V)) a
 //            token, one block a sequence and head.
 // Threads:   the queue's.
