@@ -43,7 +43,8 @@ absl::StatusOr<std::string> QueryBlob(SqliteStatement* statement, absl::string_v
 LogStore::LogStore(std::unique_ptr<SqliteDatabase> database) : database_(std::move(database)) {}
 
 absl::StatusOr<std::unique_ptr<LogStore>> LogStore::Open(const std::string& path) {
-  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::Open(path));
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> database,
+                         SqliteDatabase::Open(path, "audit log database"));
   LETHE_ASSIGN_OR_RETURN(const int64_t num_tables,
                          QueryInt64(database.get(), "SELECT count(*) FROM sqlite_master"));
   if (num_tables == 0) LETHE_RETURN_IF_ERROR(database->Execute(kCreateSchema));

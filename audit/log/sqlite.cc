@@ -9,16 +9,36 @@
 namespace lethe::audit {
 namespace {
 
-absl::Status ToStatus(int code) {
-  const std::string message = absl::StrCat("audit log database: ", sqlite3_errstr(code));
+struct Setting {
+  const char* set;
+  const char* read;
+  const char* expected;  // the text of the answer
+};
+
+// Exclusive locking comes before WAL: then no shared-memory file is made, and a process that gets past a lock file
+// is still refused here.
+constexpr Setting kSqliteSettings[] = {
+    {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA locking_mode", "exclusive"},
+    {"PRAGMA journal_mode=WAL", "PRAGMA journal_mode", "wal"},
+    {"PRAGMA synchronous=FULL", "PRAGMA synchronous", "2"},
+    {"PRAGMA secure_delete=ON", "PRAGMA secure_delete", "1"},
+    {"PRAGMA trusted_schema=OFF", "PRAGMA trusted_schema", "0"},
+    {"PRAGMA cell_size_check=ON", "PRAGMA cell_size_check", "1"},
+    {"PRAGMA temp_store=MEMORY", "PRAGMA temp_store", "2"},
+};
+
+absl::Status ToStatus(int code, const char* name) {
+  const std::string message = absl::StrCat(name, ": ", sqlite3_errstr(code));
   const int primary = code & 0xff;
+  if (primary == SQLITE_FULL) return absl::ResourceExhaustedError(message);
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) return absl::DataLossError(message);
   return absl::UnavailableError(message);
 }
 
 }  // namespace
 
-SqliteStatement::SqliteStatement(SqliteStatement&& other) noexcept : statement_(other.statement_) {
+SqliteStatement::SqliteStatement(SqliteStatement&& other) noexcept
+    : statement_(other.statement_), name_(other.name_) {
   other.statement_ = nullptr;
 }
 
@@ -26,26 +46,28 @@ SqliteStatement::~SqliteStatement() { sqlite3_finalize(statement_); }
 
 absl::Status SqliteStatement::BindInt64(int parameter, int64_t value) {
   const int code = sqlite3_bind_int64(statement_, parameter, value);
-  return code == SQLITE_OK ? absl::OkStatus() : ToStatus(code);
+  return code == SQLITE_OK ? absl::OkStatus() : ToStatus(code, name_);
 }
 
 absl::Status SqliteStatement::BindBlob(int parameter, absl::string_view bytes) {
   // A null pointer would bind NULL, which is another value than the empty blob.
   const char* data = bytes.data() == nullptr ? "" : bytes.data();
   const int code = sqlite3_bind_blob64(statement_, parameter, data, bytes.size(), SQLITE_TRANSIENT);
-  return code == SQLITE_OK ? absl::OkStatus() : ToStatus(code);
+  return code == SQLITE_OK ? absl::OkStatus() : ToStatus(code, name_);
 }
 
 absl::StatusOr<bool> SqliteStatement::Step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
-  return ToStatus(code);
+  return ToStatus(code, name_);
 }
 
 absl::Status SqliteStatement::Run() {
   LETHE_ASSIGN_OR_RETURN(const bool row, Step());
   LETHE_CHECK(!row);
+  // What it would say, Step has said.
+  sqlite3_reset(statement_);
   return absl::OkStatus();
 }
 
@@ -60,42 +82,58 @@ std::string SqliteStatement::ColumnBlob(int column) const {
   return std::string(static_cast<const char*>(data), static_cast<size_t>(num_bytes));
 }
 
-absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path,
+                                                                     const char* name) {
   sqlite3* handle = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &handle,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(handle));  // owns it on error too
-  if (code != SQLITE_OK) return ToStatus(code);
-  // Exclusive locking comes before WAL: then no shared-memory file is made, and a process that gets
-  // past the lock file is still refused here.
-  for (const char* pragma :
-       {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL",
-        "PRAGMA secure_delete=ON", "PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON",
-        "PRAGMA temp_store=MEMORY"}) {
-    LETHE_RETURN_IF_ERROR(database->Execute(pragma));
-  }
+  // It owns the handle on error too.
+  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(handle, name));
+  if (code != SQLITE_OK) return ToStatus(code, name);
+  LETHE_RETURN_IF_ERROR(database->ApplySettings());
   return database;
+}
+
+absl::Status SqliteDatabase::ApplySettings() {
+  for (const Setting& setting : kSqliteSettings) {
+    LETHE_RETURN_IF_ERROR(Execute(setting.set));
+    LETHE_ASSIGN_OR_RETURN(SqliteStatement statement, Prepare(setting.read));
+    LETHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row || statement.ColumnBlob(0) != setting.expected) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name_, ": SQLite did not take ", setting.set));
+    }
+  }
+  return absl::OkStatus();
 }
 
 SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(database_); }
 
 absl::Status SqliteDatabase::Execute(const char* sql) {
   const int code = sqlite3_exec(database_, sql, nullptr, nullptr, nullptr);
-  return code == SQLITE_OK ? absl::OkStatus() : ToStatus(sqlite3_extended_errcode(database_));
+  return code == SQLITE_OK ? absl::OkStatus()
+                           : ToStatus(sqlite3_extended_errcode(database_), name_);
 }
 
 absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(const char* sql) {
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v2(database_, sql, -1, &statement, nullptr);
-  if (code != SQLITE_OK) return ToStatus(code);
-  return SqliteStatement(statement);
+  if (code != SQLITE_OK) return ToStatus(code, name_);
+  return SqliteStatement(statement, name_);
 }
 
 absl::Status SqliteDatabase::TruncateWal() {
-  const int code =
-      sqlite3_wal_checkpoint_v2(database_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
-  return code == SQLITE_OK ? absl::OkStatus() : ToStatus(code);
+  int num_frames = -1;  // left in the log
+  const int code = sqlite3_wal_checkpoint_v2(database_, nullptr, SQLITE_CHECKPOINT_TRUNCATE,
+                                             &num_frames, nullptr);
+  if (code != SQLITE_OK) return ToStatus(code, name_);
+  if (num_frames == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(name_, ": the write-ahead log was not truncated"));
+}
+
+absl::Status SqliteDatabase::SetSyncedCommits(bool synced) {
+  return Execute(synced ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
 }
 
 }  // namespace lethe::audit

@@ -1,12 +1,15 @@
-// SqliteDatabase, SqliteStatement: the little of SQLite that the audit log's store needs.
+// SqliteDatabase, SqliteStatement: the little of SQLite that the audit log and the session store need.
 //
 // Equation:  none.
 // Shapes:    bind parameters count from 1, columns from 0, as in SQLite.
 // Units:     none.
 // Requires:  Column functions after a Step that returned true, with the column's type.
-// Rejects:   DATA_LOSS: SQLite finds the file damaged or no database; UNAVAILABLE: every other
-//            error. Messages hold SQLite's error name, never stored content.
-// Effects:   Open sets WAL, synchronous=FULL, secure_delete=ON, exclusive locking.
+// Rejects:   DATA_LOSS: SQLite finds the file damaged or no database; RESOURCE_EXHAUSTED: the disk is full;
+//            UNAVAILABLE: every other error. Messages hold `name` and SQLite's error name, never stored
+//            content.
+// Effects:   Open sets kSqliteSettings, reads them back and refuses (FAILED_PRECONDITION) what SQLite did not
+//            take: WAL in an exclusively locked file, synchronous=FULL (every commit is synced),
+//            secure_delete=ON (what is deleted is overwritten with zeros).
 // Numerics:  none.
 // Threads:   compatible.
 #ifndef LETHE_AUDIT_LOG_SQLITE_H_
@@ -36,20 +39,23 @@ class SqliteStatement {
   absl::Status BindBlob(int parameter, absl::string_view bytes);
   // True when there is a row, false when done.
   absl::StatusOr<bool> Step();
-  // Steps to the end of a statement that returns no rows.
+  // Steps to the end of a statement that returns no rows; it can be bound and run again.
   absl::Status Run();
   int64_t ColumnInt64(int column) const;
   std::string ColumnBlob(int column) const;
 
  private:
   friend class SqliteDatabase;
-  explicit SqliteStatement(sqlite3_stmt* statement) : statement_(statement) {}
+  SqliteStatement(sqlite3_stmt* statement, const char* name) : statement_(statement), name_(name) {}
   sqlite3_stmt* statement_;
+  const char* name_;
 };
 
 class SqliteDatabase {
  public:
-  static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
+  // `name` stands in messages; static storage.
+  static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path,
+                                                              const char* name);
   ~SqliteDatabase();
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
@@ -59,10 +65,15 @@ class SqliteDatabase {
   // Copies the write-ahead log into the database and truncates it; UNAVAILABLE when a reader held
   // it.
   absl::Status TruncateWal();
+  // True: commits are synced. False (synchronous=NORMAL): they are in the hands of the operating system when Execute
+  // returns, so they survive the process; the next synced commit makes them durable too, in order.
+  absl::Status SetSyncedCommits(bool synced);
 
  private:
-  explicit SqliteDatabase(sqlite3* database) : database_(database) {}
+  SqliteDatabase(sqlite3* database, const char* name) : database_(database), name_(name) {}
+  absl::Status ApplySettings();
   sqlite3* database_;
+  const char* name_;
 };
 
 }  // namespace lethe::audit

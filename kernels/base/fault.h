@@ -1,4 +1,5 @@
-// Fault: the mutants of the exact-forgetting property test, each a real mistake that a server could make.
+// Fault: the mutants of the exact-forgetting property test and the wipes that erasure tests switch off, each a real
+// mistake that a server could make.
 //
 // FaultActive is resolved at link time: programs link fault_none.cc, where it is always false, so no
 // flag, environment variable or request can switch a fault on; tests link tests/testing/fault_switch.cc.
@@ -21,6 +22,9 @@ enum class Fault {
   kChangedFeaturesKept,  // what the bank takes of tokens behind a gap is not evaluated again
   kGateBoundaryKept,  // after an edit the gate covers what it did before, without the removed keys
   kKeyAddedAtEnd,     // an edit puts its replaced keys last instead of at their ranks
+  kDataKeyKept,       // the store forgets a data key's slot without overwriting it
+  kOldRowsKept,       // a Forget leaves the rows that it replaces in the store
+  kWalKept,           // the store's write-ahead log is not truncated after an erasure
 };
 
 bool FaultActive(Fault fault);

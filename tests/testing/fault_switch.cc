@@ -2,11 +2,17 @@
 
 #include <atomic>
 
+#include <unistd.h>
+
+#include "kernels/base/crash_point.h"
+
 namespace lethe {
 namespace {
 
 constexpr int kNoFault = -1;
 std::atomic<int> active_fault{kNoFault};
+std::atomic<int> crash_at{0};
+std::atomic<int> points_passed{0};
 
 }  // namespace
 
@@ -14,7 +20,18 @@ bool FaultActive(Fault fault) {
   return active_fault.load(std::memory_order_relaxed) == static_cast<int>(fault);
 }
 
+void CrashPoint(const char* /*moment*/) {
+  if (points_passed.fetch_add(1) + 1 == crash_at.load()) _exit(testing::kCrashExit);
+}
+
 namespace testing {
+
+void CrashAtPoint(int n) {
+  points_passed.store(0);
+  crash_at.store(n);
+}
+
+int NumPointsPassed() { return points_passed.load(); }
 
 void SetFault(std::optional<Fault> fault) {
   active_fault.store(fault.has_value() ? static_cast<int>(*fault) : kNoFault);

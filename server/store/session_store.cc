@@ -1,0 +1,262 @@
+#include "server/store/session_store.h"
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/byte_io.h"
+#include "kernels/base/crash_point.h"
+#include "kernels/base/fault.h"
+#include "kernels/base/status_macros.h"
+#include "server/store/store_schema.h"
+
+namespace lethe {
+
+SessionStore::SessionStore(const SessionStoreOptions& options, const StoreId& id,
+                           std::unique_ptr<audit::SqliteDatabase> database,
+                           std::unique_ptr<DataKeys> keys)
+    : options_(options), id_(id), database_(std::move(database)), keys_(std::move(keys)) {}
+
+SessionStore::~SessionStore() = default;
+
+absl::StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(
+    const SessionStoreOptions& options) {
+  const std::string keys_path = options.directory + "/data.keys";
+  const bool has_keys = std::filesystem::exists(keys_path);
+  LETHE_ASSIGN_OR_RETURN(OpenedDatabase opened,
+                         OpenStoreDatabase(options.directory + "/sessions.db", has_keys));
+  LETHE_ASSIGN_OR_RETURN(
+      std::unique_ptr<DataKeys> keys,
+      has_keys ? DataKeys::Open(keys_path, opened.id) : DataKeys::Create(keys_path, opened.id));
+  std::unique_ptr<SessionStore> store(
+      new SessionStore(options, opened.id, std::move(opened.database), std::move(keys)));
+  MutexLock lock(&store->mutex_);
+  LETHE_RETURN_IF_ERROR(store->LoadCounters());
+  return store;
+}
+
+absl::Status SessionStore::LoadCounters() {
+  LETHE_ASSIGN_OR_RETURN(
+      audit::SqliteStatement statement,
+      database_->Prepare("SELECT ifnull(max(row_id), 0), ifnull(max(session), 0) FROM rows"));
+  LETHE_RETURN_IF_ERROR(statement.Step().status());
+  next_row_id_ = statement.ColumnInt64(0) + 1;
+  next_session_ = statement.ColumnInt64(1) + 1;
+  return absl::OkStatus();
+}
+
+absl::Status SessionStore::Fail(const absl::Status& cause) {
+  broken_ = absl::UnavailableError(
+      absl::StrCat("the session store takes no more changes: ", cause.message()));
+  if (options_.on_failure) options_.on_failure(broken_);
+  return broken_;
+}
+
+absl::StatusOr<RecoveryReport> SessionStore::Recover(
+    const std::function<absl::StatusOr<bool>(const audit::Sha256Digest&)>& is_recorded) {
+  MutexLock lock(&mutex_);
+  RecoveryReport report;
+  LETHE_ASSIGN_OR_RETURN(const std::vector<Intent> intents, LoadIntents());
+  for (const Intent& intent : intents) {
+    LETHE_ASSIGN_OR_RETURN(const bool happened, is_recorded(intent.leaf_hash));
+    LETHE_RETURN_IF_ERROR(Settle(intent, happened));
+    ++(happened ? report.finished : report.abandoned);
+  }
+  LETHE_ASSIGN_OR_RETURN(const auto rows, LoadRows());
+  std::set<DataKeyRef> used;
+  for (const auto& [session, row] : rows) used.insert(row.key);
+  if (absl::Status status = keys_->DestroyAllBut(used); !status.ok()) return Fail(status);
+  CrashPoint("unused keys are destroyed");
+  if (absl::Status status = database_->TruncateWal(); !status.ok()) return Fail(status);
+  return report;
+}
+
+absl::StatusOr<std::vector<std::pair<int64_t, StoredRow>>> SessionStore::LoadRows() {
+  LETHE_ASSIGN_OR_RETURN(
+      audit::SqliteStatement statement,
+      database_->Prepare("SELECT row_id, session, kind, slot, generation, first_id, end_id, "
+                         "num_inputs FROM rows ORDER BY row_id"));
+  std::vector<std::pair<int64_t, StoredRow>> rows;
+  while (true) {
+    LETHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
+    if (!found) return rows;
+    StoredRow row;
+    row.row_id = statement.ColumnInt64(0);
+    row.kind = static_cast<RowKind>(statement.ColumnInt64(2));
+    row.key = {static_cast<uint64_t>(statement.ColumnInt64(3)),
+               static_cast<uint64_t>(statement.ColumnInt64(4))};
+    row.span = {static_cast<uint64_t>(statement.ColumnInt64(5)),
+                static_cast<uint64_t>(statement.ColumnInt64(6)), statement.ColumnInt64(7)};
+    rows.emplace_back(statement.ColumnInt64(1), row);
+  }
+}
+
+absl::StatusOr<std::map<int64_t, std::vector<StoredRow>>> SessionStore::AllRows() {
+  MutexLock lock(&mutex_);
+  LETHE_ASSIGN_OR_RETURN(const auto rows, LoadRows());
+  std::map<int64_t, std::vector<StoredRow>> by_session;
+  for (const auto& [session, row] : rows) by_session[session].push_back(row);
+  return by_session;
+}
+
+absl::StatusOr<std::string> SessionStore::Read(int64_t session, const StoredRow& row) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<audit::Secret32> key = keys_->Find(row.key);
+  if (!key.ok()) return absl::DataLossError(key.status().message());
+  LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
+                         database_->Prepare("SELECT body FROM rows WHERE row_id = ?"));
+  LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row.row_id));
+  LETHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
+  if (!found) return absl::DataLossError("session store: a row is missing");
+  return OpenRow(id_, session, row, *key, statement.ColumnBlob(0));
+}
+
+int64_t SessionStore::NewSession() {
+  MutexLock lock(&mutex_);
+  return next_session_++;
+}
+
+absl::StatusOr<DataKeyRef> SessionStore::NewKey() {
+  MutexLock lock(&mutex_);
+  LETHE_RETURN_IF_ERROR(broken_);
+  return keys_->NewKey();
+}
+
+size_t SessionStore::num_keys() const {
+  MutexLock lock(&mutex_);
+  return keys_->num_keys();
+}
+
+absl::Status SessionStore::Transact(Durability durability,
+                                    const std::function<absl::Status()>& work) {
+  LETHE_RETURN_IF_ERROR(broken_);
+  if (absl::Status status = keys_->Sync(); !status.ok()) return Fail(status);
+  CrashPoint("new keys are synced");
+  const bool synced = durability == Durability::kSynced;
+  if (synced != synced_commits_) {
+    LETHE_RETURN_IF_ERROR(database_->SetSyncedCommits(synced));
+    synced_commits_ = synced;
+  }
+  LETHE_RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+  absl::Status status = work();
+  const bool worked = status.ok();
+  if (worked) status = database_->Execute("COMMIT");
+  CrashPoint("a transaction is committed");
+  if (status.ok()) return status;
+  // Fails only where SQLite has rolled back by itself already.
+  database_->Execute("ROLLBACK").IgnoreError();
+  return worked && !absl::IsResourceExhausted(status) ? Fail(status) : status;
+}
+
+absl::StatusOr<std::vector<StoredRow>> SessionStore::Insert(const StoreChange& change) {
+  std::vector<StoredRow> stored;
+  LETHE_ASSIGN_OR_RETURN(
+      audit::SqliteStatement statement,
+      database_->Prepare("INSERT INTO rows(row_id, session, kind, slot, generation, first_id, "
+                         "end_id, num_inputs, body) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  for (const NewRow& row : change.add) {
+    LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, keys_->Find(row.key));
+    stored.push_back({next_row_id_++, row.kind, row.key, row.span});
+    const int64_t numbers[] = {stored.back().row_id,
+                               change.session,
+                               static_cast<int64_t>(row.kind),
+                               static_cast<int64_t>(row.key.slot),
+                               static_cast<int64_t>(row.key.generation),
+                               static_cast<int64_t>(row.span.first_id),
+                               static_cast<int64_t>(row.span.end_id),
+                               row.span.num_inputs};
+    int parameter = 0;
+    for (const int64_t number : numbers) {
+      LETHE_RETURN_IF_ERROR(statement.BindInt64(++parameter, number));
+    }
+    LETHE_RETURN_IF_ERROR(statement.BindBlob(
+        ++parameter, SealRow(id_, change.session, stored.back(), key, row.body)));
+    LETHE_RETURN_IF_ERROR(statement.Run());
+  }
+  return stored;
+}
+
+absl::Status SessionStore::Remove(absl::Span<const int64_t> row_ids) {
+  LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
+                         database_->Prepare("DELETE FROM rows WHERE row_id = ?"));
+  for (const int64_t row_id : row_ids) {
+    LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row_id));
+    LETHE_RETURN_IF_ERROR(statement.Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StoredRow>> SessionStore::Apply(absl::Span<const StoreChange> changes,
+                                                           Durability durability) {
+  MutexLock lock(&mutex_);
+  std::vector<StoredRow> stored;
+  const auto work = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
+    for (const StoreChange& change : changes) {
+      LETHE_ASSIGN_OR_RETURN(const std::vector<StoredRow> added, Insert(change));
+      stored.insert(stored.end(), added.begin(), added.end());
+      if (FaultActive(Fault::kOldRowsKept)) continue;
+      LETHE_RETURN_IF_ERROR(Remove(change.remove));
+    }
+    return absl::OkStatus();
+  };
+  LETHE_RETURN_IF_ERROR(Transact(durability, work));
+  return stored;
+}
+
+absl::StatusOr<std::vector<StoredRow>> SessionStore::Prepare(const StoreChange& change,
+                                                             const audit::Sha256Digest& leaf_hash) {
+  MutexLock lock(&mutex_);
+  Intent intent{change.session, leaf_hash, {}, change.remove};
+  std::vector<StoredRow> stored;
+  const auto work = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
+    LETHE_ASSIGN_OR_RETURN(stored, Insert(change));
+    for (const StoredRow& row : stored) intent.staged.push_back(row.row_id);
+    return InsertIntent(intent);
+  };
+  LETHE_RETURN_IF_ERROR(Transact(Durability::kSynced, work));
+  intents_[change.session] = std::move(intent);
+  return stored;
+}
+
+absl::Status SessionStore::Settle(const Intent& intent, bool happened) {
+  return Transact(Durability::kSynced, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
+    if (!happened || !FaultActive(Fault::kOldRowsKept)) {
+      LETHE_RETURN_IF_ERROR(Remove(happened ? intent.doomed : intent.staged));
+    }
+    LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
+                           database_->Prepare("DELETE FROM intents WHERE session = ?"));
+    LETHE_RETURN_IF_ERROR(statement.BindInt64(1, intent.session));
+    return statement.Run();
+  });
+}
+
+absl::Status SessionStore::SettleIntentOf(int64_t session, bool happened) {
+  MutexLock lock(&mutex_);
+  LETHE_RETURN_IF_ERROR(broken_);
+  const auto found = intents_.find(session);
+  if (found == intents_.end()) {
+    return absl::FailedPreconditionError("session store: nothing is prepared for the session");
+  }
+  LETHE_RETURN_IF_ERROR(Settle(found->second, happened));
+  intents_.erase(found);
+  return absl::OkStatus();
+}
+
+absl::Status SessionStore::Finish(int64_t session) { return SettleIntentOf(session, true); }
+
+absl::Status SessionStore::Abandon(int64_t session) { return SettleIntentOf(session, false); }
+
+absl::Status SessionStore::Erase(absl::Span<const DataKeyRef> keys) {
+  MutexLock lock(&mutex_);
+  LETHE_RETURN_IF_ERROR(broken_);
+  if (absl::Status status = keys_->Destroy(keys); !status.ok()) return Fail(status);
+  CrashPoint("old keys are destroyed");
+  if (FaultActive(Fault::kWalKept)) return absl::OkStatus();
+  if (absl::Status status = database_->TruncateWal(); !status.ok()) return Fail(status);
+  CrashPoint("the write-ahead log is truncated");
+  return absl::OkStatus();
+}
+
+}  // namespace lethe
