@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "audit/crypto/sha256.h"
 #include "kernels/base/status_macros.h"
@@ -17,9 +19,12 @@
 #include "server/model/numerics_id.h"
 #include "server/options.h"
 #include "server/process_setup.h"
+#include "server/recovery/recovery.h"
+#include "server/rpc/request_key.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/server_core.h"
 #include "server/store/data_directory.h"
+#include "server/store/secret_file.h"
 
 namespace lethe {
 namespace {
@@ -63,17 +68,54 @@ bool IsLoopback(absl::string_view address) {
          absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "unix:");
 }
 
+// Whoever was not answered asks again; nothing may be done that is not on disk.
+void EndProcess(const absl::Status& failure) {
+  LogError(failure.message());
+  LogError("the server ends, so that a new start finds out what is on disk");
+  std::_Exit(1);
+}
+
+absl::Status Recover(const DataDirectory& data, ServerCore* core) {
+  const RecoveryReport& report = data.store_report();
+  if (report.finished + report.abandoned > 0) {
+    LogInfo(absl::StrCat("unfinished at the last end: ", report.finished,
+                         " changes finished, as their record is in the log, ", report.abandoned,
+                         " taken back"));
+  }
+  LETHE_ASSIGN_OR_RETURN(
+      const RecoverySummary summary,
+      RecoverSessions({data.store(), data.log(), &core->models, core->stored_input_bytes},
+                      &core->sessions));
+  if (summary.num_sessions + summary.num_quarantined + summary.num_waiting > 0) {
+    LogInfo(absl::StrFormat(
+        "%d sessions with %d inputs came back in %.2f s; %d damaged, %d without their model",
+        summary.num_sessions, summary.num_inputs, summary.seconds, summary.num_quarantined,
+        summary.num_waiting));
+  }
+  if (summary.num_moved > 0) {
+    LogInfo(absl::StrCat(summary.num_moved,
+                         " sessions were stored under another numerics id or device kind and are "
+                         "evaluated anew: their state digests change"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(const ServerOptions& options) {
   const sigset_t signals = BlockStopSignals();
   ServerCore core(options.compute_threads, options.max_sessions);
   core.max_vectors = options.max_vectors;
   core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
-                         DataDirectory::Open(options.data_directory, options.origin));
+                         DataDirectory::Open(options.data_directory, options.origin, EndProcess));
+  // An answer that is kept for a repeat is found by the request's hash, by the next process too.
+  LETHE_ASSIGN_OR_RETURN(const audit::Secret32 request_key,
+                         LoadOrCreateSecret(options.data_directory + "/sessions/request.key"));
+  UseRequestKey(request_key);
   core.trail = {data->log(), data->recorder(), ProgramDigest(), BuildName()};
   core.record_spki = data->record_spki();
   LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
   NumericsId();  // the self-test runs before the first call, not in it
+  LETHE_RETURN_IF_ERROR(Recover(*data, &core));
   LETHE_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start(&core, {options.listen_address, options.max_message_bytes}));

@@ -42,7 +42,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   CLI::App app{
       "lethe-server: streams text from models with a memory per session, and proves that it "
       "forgot.\n"
-      "Sessions are held in memory; keys and the audit log are kept under --data.",
+      "Sessions, keys and the audit log are kept under --data and survive its end.",
       "lethe-server"};
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
@@ -53,7 +53,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   app.add_flag("--no-model", options->no_model, "Serve vector sessions alone, which need no model")
       ->excludes(model);
   app.add_option("--data", options->data_directory,
-                 "Directory for keys, audit log and trust.txt; created with mode 0700")
+                 "Directory for sessions, keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--listen", options->listen_address,

@@ -8,6 +8,7 @@
 #include "audit/certificate/id_ranges.h"
 #include "audit/certificate/scopes.h"
 #include "audit/log/leaf.h"
+#include "audit/log/merkle_tree.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::audit {
@@ -86,6 +87,16 @@ void SessionRecords::DestroyOpenings() {
   openings_.clear();  // each salt wipes itself
 }
 
+SessionRecords SessionRecords::Restore(uint64_t num_records, const Sha256Digest& newest,
+                                       std::vector<Opening> openings) {
+  SessionRecords records;
+  records.next_seq_ = num_records + 1;
+  records.prev_ = newest;
+  if (!openings.empty()) records.last_salt_ = openings.back().salt;
+  records.openings_ = std::move(openings);
+  return records;
+}
+
 Recorder::Recorder(ServerKeys keys, AuditLog* log) : keys_(std::move(keys)), log_(log) {}
 
 Sha256Digest Recorder::SessionPseudonym(absl::string_view session_id) const {
@@ -129,7 +140,9 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
   return statement;
 }
 
-absl::StatusOr<FinishedRecord> Recorder::Record(const RecordDraft& draft, SessionRecords* records) {
+absl::StatusOr<FinishedRecord> Recorder::Record(
+    const RecordDraft& draft, SessionRecords* records,
+    const std::function<absl::Status(const PreparedRecord&)>& before_append) {
   const Secret32 salt = Secret32::Random();
   FinishedRecord record;
   LETHE_ASSIGN_OR_RETURN(record.statement, MakeStatement(draft, *records, salt));
@@ -140,14 +153,18 @@ absl::StatusOr<FinishedRecord> Recorder::Record(const RecordDraft& draft, Sessio
   record.envelope = WriteEnvelope(envelope);
   const Sha256Digest pae_digest = Sha256Of(PreAuthEncoding(kPayloadType, payload));
   const LogLeaf leaf{pae_digest, envelope.signature, keys_.record_key->public_key()};
-  LETHE_ASSIGN_OR_RETURN(AppendedLeaf appended, log_->Append(WriteLogLeaf(leaf), record.envelope));
+  const std::string leaf_text = WriteLogLeaf(leaf);
   record.seq = record.statement.seq;
-  record.leaf_index = appended.leaf_index;
-  record.leaf_hash = appended.leaf_hash;
-  record.proof_file = std::move(appended.proof_file);
+  record.leaf_hash = MerkleLeafHash(leaf_text);
   Opening opening{salt,           draft.digest_after, record.leaf_hash,
                   draft.retained, draft.forgotten,    draft.derived_kept};
   record.opening = WriteOpening(opening);
+  if (before_append) {
+    LETHE_RETURN_IF_ERROR(before_append({record.seq, record.leaf_hash, record.opening}));
+  }
+  LETHE_ASSIGN_OR_RETURN(AppendedLeaf appended, log_->Append(leaf_text, record.envelope));
+  record.leaf_index = appended.leaf_index;
+  record.proof_file = std::move(appended.proof_file);
   if (RemovesInputs(draft.kind)) records->DestroyOpenings();
   records->openings_.push_back(std::move(opening));
   records->last_salt_ = salt;

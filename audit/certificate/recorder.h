@@ -17,6 +17,7 @@
 #define LETHE_AUDIT_CERTIFICATE_RECORDER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,6 +86,13 @@ struct FinishedRecord {
   Statement statement;
 };
 
+// A record that is signed and about to be appended to the log.
+struct PreparedRecord {
+  uint64_t seq = 0;
+  Sha256Digest leaf_hash{};
+  std::string opening;  // canonical JSON
+};
+
 // A session's place in its sequence of records, and the openings that still exist.
 class SessionRecords {
  public:
@@ -94,6 +102,11 @@ class SessionRecords {
   const Opening* FindOpening(const Sha256Digest& leaf_hash) const;
   size_t num_openings() const { return openings_.size(); }
   void DestroyOpenings();
+  const std::vector<Opening>& openings() const { return openings_; }
+  // The records of a session that was stored: how many, the newest one's leaf hash, and the openings that exist still,
+  // oldest first, the newest record's last.
+  static SessionRecords Restore(uint64_t num_records, const Sha256Digest& newest,
+                                std::vector<Opening> openings);
 
  private:
   friend class Recorder;
@@ -108,7 +121,10 @@ class Recorder {
   // `log` outlives the recorder.
   Recorder(ServerKeys keys, AuditLog* log);
 
-  absl::StatusOr<FinishedRecord> Record(const RecordDraft& draft, SessionRecords* records);
+  // `before_append`, unless empty, runs when all but the log has agreed; its error ends the call, with nothing changed.
+  absl::StatusOr<FinishedRecord> Record(
+      const RecordDraft& draft, SessionRecords* records,
+      const std::function<absl::Status(const PreparedRecord&)>& before_append = {});
 
   Sha256Digest SessionPseudonym(absl::string_view session_id) const;
 

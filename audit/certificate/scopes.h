@@ -38,8 +38,8 @@ struct ScopeFacts {
   bool inputs_evicted = false;
 };
 
-// The scopes that every record names, and those of the facts; sorted. This
-// release keeps sessions in memory and claims no physical erasure, so that scope is always named.
+// The scopes that every record names, and those of the facts; sorted. Physical erasure is always among them: the session
+// store is erased, but the process's memory is not shown to be.
 std::vector<std::string> ResidualScopes(const ScopeFacts& facts);
 
 absl::Status CheckResidualScopes(absl::Span<const std::string> scopes, const ScopeFacts& facts);

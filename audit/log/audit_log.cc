@@ -10,6 +10,7 @@
 #include "audit/log/log_store.h"
 #include "audit/log/merkle_tree.h"
 #include "audit/log/tlog_proof.h"
+#include "kernels/base/crash_point.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 
@@ -204,6 +205,7 @@ absl::Status AuditLog::Impl::CommitAndPublish(absl::string_view head) {
   // After a failed commit nobody knows what is on disk: only a new start, which reads it, may go
   // on.
   if (absl::Status status = store_->Commit(); !status.ok()) return Freeze(status);
+  CrashPoint("a leaf is committed");
   head_ = std::string(head);
   if (absl::Status status = directory_->PublishHead(head_); !status.ok()) return Freeze(status);
   return absl::OkStatus();

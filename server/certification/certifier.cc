@@ -8,19 +8,25 @@
 
 #include "audit/certificate/head_proof.h"
 #include "kernels/base/status_macros.h"
+#include "server/certification/receipt_codec.h"
+#include "server/certification/removal.h"
 #include "server/certification/session_methods.h"
 #include "server/certification/sv_heads.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
+#include "server/session_registry/saved_session.h"
 
 namespace lethe {
 namespace {
 
 class CertifyAnswer : public StoredAnswer {
  public:
-  void DropOpenings() override { digest.reset(); }
-  uint64_t seq = 0;
-  std::vector<HeadReport> heads;
-  std::optional<audit::Sha256Digest> digest;
+  explicit CertifyAnswer(CertifiedHeads value) : certified(std::move(value)) {}
+  void DropOpenings() override { certified.digest.reset(); }
+  std::string Encode(bool keep_openings) const override {
+    return EncodeCertifiedHeads(certified, keep_openings);
+  }
+  CertifiedHeads certified;
 };
 
 absl::Status EpochPassed(absl::string_view field) {
@@ -119,11 +125,11 @@ absl::StatusOr<CertifyReceipt> RepeatCertify(const CertifyCommand& command,
                                              const CertifyAnswer& answer, const AuditTrail& trail,
                                              const SessionEntry& entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
-  const RecordRef& ref = entry.record_refs[answer.seq - 1];
+  const RecordRef& ref = entry.record_refs[answer.certified.seq - 1];
   CertifyReceipt receipt;
   LETHE_ASSIGN_OR_RETURN(receipt.certificate, FetchText(ref, trail, entry));
-  receipt.heads = answer.heads;
-  receipt.digest = answer.digest;
+  receipt.heads = answer.certified.heads;
+  receipt.digest = answer.certified.digest;
   if (command.include_bundle) {
     if (!entry.IsPresent(ref)) return EpochPassed("include_bundle");
     LETHE_ASSIGN_OR_RETURN(receipt.bundle,
@@ -148,18 +154,24 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
   draft.inputs_evicted = HasSelected(*entry);
   draft.retains_derived = session.inputs().any_derived_from_forgotten();
   LETHE_ASSIGN_OR_RETURN(Witnesses witnesses, ProveHeads(session, checkpoint, &draft, &receipt));
+  auto answer = std::make_shared<CertifyAnswer>(
+      CertifiedHeads{entry->records.next_seq(), receipt.heads, receipt.digest});
+  RecordRef ref;
+  RecordedChange change(entry->journal.get());
+  const auto prepare = [&](const audit::PreparedRecord& prepared) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    ref = RefOf(prepared, draft, *entry);
+    ref.partition_proved =
+        std::all_of(receipt.heads.begin(), receipt.heads.end(),
+                    [](const HeadReport& head) { return head.partition_proved; });
+    return PrepareCertificate(prepared, ref, SaveRequest(command.request, *answer), *entry,
+                              &change);
+  };
   const absl::StatusOr<audit::FinishedRecord> record =
-      trail.recorder->Record(draft, &entry->records);
-  if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
-  RecordRef ref =
-      MakeRecordRef(*record, audit::RecordKind::kCertify, entry->mark, session.num_tokens());
-  ref.partition_proved = std::all_of(receipt.heads.begin(), receipt.heads.end(),
-                                     [](const HeadReport& head) { return head.partition_proved; });
+      trail.recorder->Record(draft, &entry->records, prepare);
+  if (!record.ok()) return RecordFailed(record.status(), trail, &change);
+  LETHE_RETURN_IF_ERROR(WithStoreReason(change.Finish(nullptr)));
+  ref.leaf_index = record->leaf_index;
   entry->record_refs.push_back(ref);
-  auto answer = std::make_shared<CertifyAnswer>();
-  answer->seq = ref.seq;
-  answer->heads = receipt.heads;
-  answer->digest = receipt.digest;
   entry->requests.Remember(command.request, std::move(answer));
   entry->Publish();
   receipt.certificate = {ref, record->envelope, record->proof_file, record->opening};
@@ -172,13 +184,19 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeCertifyAnswer(
+    ByteReader* reader, absl::Span<const RecordRef> records) {
+  LETHE_ASSIGN_OR_RETURN(CertifiedHeads certified, DecodeCertifiedHeads(reader, records));
+  return std::make_shared<CertifyAnswer>(std::move(certified));
+}
+
 absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call& call,
                                        ComputeScheduler* scheduler, const AuditTrail& trail,
                                        const std::shared_ptr<SessionEntry>& entry) {
   FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   LETHE_ASSIGN_OR_RETURN(ComputeSlot slot, scheduler->Acquire(call));
   LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<CertifyAnswer>(command.request));
-  LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   if (answer != nullptr) return RepeatCertify(command, *answer, trail, *entry);
   return RecordState(
       command, [&] { return slot.Yield(call); }, trail, *session, entry.get());

@@ -25,7 +25,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "kernels/base/byte_io.h"
 #include "memory/svdd/proof.h"
 #include "server/certification/audit_trail.h"
 #include "server/scheduler/compute_scheduler.h"
@@ -41,6 +43,13 @@ struct HeadReport {
   int64_t num_reserve = 0;
   std::optional<svdd::OptimalityBounds> bounds;  // absent in the warm-up
   bool partition_proved = false;  // also in the warm-up, where the one feasible point is known
+};
+
+// What is kept of a Certify for its repeats.
+struct CertifiedHeads {
+  uint64_t seq = 0;
+  std::vector<HeadReport> heads;
+  std::optional<audit::Sha256Digest> digest;  // absent: a later Forget destroyed it
 };
 
 struct CertificateText {
@@ -63,6 +72,10 @@ struct CertifyReceipt {
   std::vector<audit::StatePart> parts;
   std::string bundle;
 };
+
+// As DecodeForgetAnswer (forgetter.h).
+absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeCertifyAnswer(
+    ByteReader* reader, absl::Span<const RecordRef> records);
 
 absl::StatusOr<CertifyReceipt> Certify(const CertifyCommand& command, const Call& call,
                                        ComputeScheduler* scheduler, const AuditTrail& trail,

@@ -7,9 +7,12 @@
 
 #include "kernels/base/status_macros.h"
 #include "server/certification/fork_forget.h"
+#include "server/certification/receipt_codec.h"
 #include "server/certification/removal.h"
 #include "server/certification/session_methods.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
+#include "server/session_registry/saved_session.h"
 
 namespace lethe {
 namespace {
@@ -20,6 +23,9 @@ class ForgetAnswer : public StoredAnswer {
  public:
   explicit ForgetAnswer(const ForgetReceipt& value) : receipt(value) {}
   void DropOpenings() override { receipt.digest_after.reset(); }
+  std::string Encode(bool keep_openings) const override {
+    return EncodeForgetReceipt(receipt, keep_openings);
+  }
   ForgetReceipt receipt;
 };
 
@@ -125,20 +131,36 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
   // A vector session has changed already, and going through costs less than taking back.
   if (entry->model != nullptr) LETHE_RETURN_IF_ERROR(call.Check());
 
+  // Up to the record: a repeat says the same, also after a restart.
+  receipt.duration_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+
+  RecordedChange change(entry->journal.get());
+  const auto prepare = [&](const audit::PreparedRecord& prepared) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    receipt.record = RefOf(prepared, draft, *entry);
+    return PrepareRemoval(prepared, draft, **staged,
+                          SaveRequest(command.request, ForgetAnswer(receipt)), *entry, &change);
+  };
   const absl::StatusOr<audit::FinishedRecord> record =
-      trail.recorder->Record(draft, &entry->records);
-  if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
+      trail.recorder->Record(draft, &entry->records, prepare);
+  if (!record.ok()) return RecordFailed(record.status(), trail, &change);
+  // If this fails, the record stands, and the next start erases.
+  LETHE_RETURN_IF_ERROR(WithStoreReason(change.Finish(&(*staged)->inputs())));
   // Nothing below can fail: the session has been locked since it was staged.
   receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   forks.Commit();
-  receipt.duration_us =
-      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
   entry->requests.Remember(command.request, std::make_shared<ForgetAnswer>(receipt));
   entry->Publish();
   return receipt;
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeForgetAnswer(
+    ByteReader* reader, absl::Span<const RecordRef> records) {
+  LETHE_ASSIGN_OR_RETURN(const ForgetReceipt receipt, DecodeForgetReceipt(reader, records));
+  return std::make_shared<ForgetAnswer>(receipt);
+}
 
 absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const Call& call,
                                            ComputeScheduler* scheduler, const AuditTrail& trail,

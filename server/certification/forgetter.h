@@ -7,7 +7,8 @@
 // Requires:  the command passed the edge's checks.
 // Rejects:   NOT_FOUND, reason INPUT_NOT_FOUND; INVALID_ARGUMENT, reason INVALID_SELECTION;
 //            FAILED_PRECONDITION, reason DERIVED_TOKENS (policy kFail); DATA_LOSS or UNAVAILABLE,
-//            reason AUDIT_LOG, when the log takes no record; CANCELLED and DEADLINE_EXCEEDED until
+//            reason AUDIT_LOG, when the log takes no record; reason SESSION_STORE, when the store takes no change;
+//            CANCELLED and DEADLINE_EXCEEDED until
 //            the record is written. On every error nothing changed.
 // Effects:   the shorter state is computed (a model's beside the present one, a vector session's in its
 //            place, without a look at the caller until the record), the record is appended to the
@@ -26,7 +27,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "kernels/base/byte_io.h"
 #include "server/certification/audit_trail.h"
 #include "server/certification/session_methods.h"
 #include "server/scheduler/compute_scheduler.h"
@@ -57,9 +60,13 @@ struct ForgetReceipt {
   std::vector<GroupMethod> methods;
   std::optional<audit::Sha256Digest> digest_after;  // absent: only validated, or destroyed later
   std::optional<RecordRef> record;                  // absent: only validated
-  int64_t duration_us = 0;
+  int64_t duration_us = 0;                          // up to the record
   bool repeated_request = false;
 };
+
+// The answer to a repeat, from what the session store kept of it behind its kind; `records`: of its session.
+absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeForgetAnswer(
+    ByteReader* reader, absl::Span<const RecordRef> records);
 
 absl::StatusOr<ForgetReceipt> ForgetInputs(const ForgetCommand& command, const Call& call,
                                            ComputeScheduler* scheduler, const AuditTrail& trail,

@@ -7,6 +7,9 @@
 #include "kernels/base/check.h"
 #include "server/certification/session_methods.h"
 #include "server/certification/sv_heads.h"
+#include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
+#include "server/session_registry/saved_session.h"
 
 namespace lethe {
 namespace {
@@ -37,7 +40,67 @@ audit::RecordDraft DraftRemoval(audit::RecordDraft start, const SessionEntry& en
   }
   draft.stores = {{"session-memory", "replaced"}};
   if (entry.model != nullptr) draft.stores.push_back({"session-snapshots", "destroyed"});
+  // Before the record is answered, and by the next start if the process ends in between.
+  if (entry.journal != nullptr) draft.stores.push_back({"session-store", "erased"});
   return draft;
+}
+
+RecordRef RefOf(const audit::PreparedRecord& record, const audit::RecordDraft& draft,
+                const SessionEntry& entry) {
+  RecordRef ref;
+  ref.seq = record.seq;
+  ref.kind = draft.kind;
+  ref.leaf_hash = record.leaf_hash;
+  ref.mark = entry.mark;
+  ref.num_inputs = static_cast<int64_t>(draft.retained.size());
+  if (audit::RemovesInputs(draft.kind)) ++ref.mark.epoch;
+  if (draft.kind == audit::RecordKind::kForget) {
+    ref.mark.num_forgotten += static_cast<int64_t>(draft.forgotten.size());
+  }
+  return ref;
+}
+
+absl::Status PrepareRemoval(const audit::PreparedRecord& record, const audit::RecordDraft& draft,
+                            const AnyStagedForget& staged,
+                            std::optional<RequestTable::Saved> request, const SessionEntry& entry,
+                            RecordedChange* change) {
+  if (entry.journal == nullptr) return absl::OkStatus();
+  const std::vector<TokenIdRange> forgotten = ToRanges(draft.forgotten);
+  SavedSession saved = SaveEntry(entry);
+  saved.record_refs.push_back(RefOf(record, draft, entry));
+  saved.mark = saved.record_refs.back().mark;
+  saved.openings = {record.opening};
+  saved.requests = entry.requests.Save(&forgotten);
+  if (request.has_value()) saved.requests.push_back(*std::move(request));
+  if (entry.model == nullptr) ++saved.counters.vector_epoch;
+  saved.selected = saved.selected || draft.kind == audit::RecordKind::kSelect;
+  return WithStoreReason(change->PrepareRemoval(
+      {draft.forgotten, staged.inputs(), VectorRowsOf(entry), WriteSnapshot(saved)},
+      record.leaf_hash));
+}
+
+absl::Status PrepareCertificate(const audit::PreparedRecord& record, const RecordRef& ref,
+                                std::optional<RequestTable::Saved> request,
+                                const SessionEntry& entry, RecordedChange* change) {
+  if (entry.journal == nullptr) return absl::OkStatus();
+  SavedDelta delta;
+  delta.counters = CountersOf(entry);
+  delta.request = std::move(request);
+  delta.record = ref;
+  delta.opening = record.opening;
+  return WithStoreReason(change->PrepareDelta(WriteDelta(delta), record.leaf_hash));
+}
+
+absl::Status RecordFailed(const absl::Status& cause, const AuditTrail& trail,
+                          RecordedChange* change) {
+  const absl::Status failed = WithDefaultReason(cause, "AUDIT_LOG");
+  if (!change->prepared()) return failed;
+  std::optional<bool> recorded;
+  const absl::StatusOr<uint64_t> found = trail.log->FindLeaf(change->leaf_hash());
+  if (found.ok()) recorded = true;
+  if (absl::IsNotFound(found.status())) recorded = false;
+  change->Undo(recorded).IgnoreError();  // what it says, the store says to everybody from now on
+  return failed;
 }
 
 RecordRef CommitRemoval(const audit::FinishedRecord& record, const audit::RecordDraft& draft,

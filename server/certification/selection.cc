@@ -5,8 +5,11 @@
 #include "absl/base/thread_annotations.h"
 
 #include "kernels/base/status_macros.h"
+#include "server/certification/receipt_codec.h"
 #include "server/certification/removal.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
+#include "server/session_registry/saved_session.h"
 
 namespace lethe {
 namespace {
@@ -15,6 +18,9 @@ class EvictAnswer : public StoredAnswer {
  public:
   explicit EvictAnswer(const EvictReceipt& value) : receipt(value) {}
   void DropOpenings() override { receipt.digest_after.reset(); }
+  std::string Encode(bool keep_openings) const override {
+    return EncodeEvictReceipt(receipt, keep_openings);
+  }
   EvictReceipt receipt;
 };
 
@@ -54,23 +60,37 @@ absl::StatusOr<EvictReceipt> Execute(const EvictCommand& command, const Call& ca
       DraftRemoval(StartDraft(trail, audit::RecordKind::kSelect, *entry, command.nonce,
                               command.request.request_id),
                    *entry, session->inputs(), (*staged)->result().forgotten_ids, **staged);
-  const absl::StatusOr<audit::FinishedRecord> record =
-      trail.recorder->Record(draft, &entry->records);
-  if (!record.ok()) return WithDefaultReason(record.status(), "AUDIT_LOG");
-  // Nothing below can fail: the session has been locked since it was staged.
   EvictReceipt receipt;
-  receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   receipt.evicted = ToRanges(draft.forgotten);
   receipt.num_evicted = static_cast<int64_t>(draft.forgotten.size());
   receipt.num_inputs = session->num_tokens();
-  receipt.epoch = session->epoch();
+  receipt.epoch = session->epoch() + 1;
   receipt.digest_after = draft.digest_after;
+  RecordedChange change(entry->journal.get());
+  const auto prepare = [&](const audit::PreparedRecord& prepared) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    receipt.record = RefOf(prepared, draft, *entry);
+    return PrepareRemoval(prepared, draft, **staged,
+                          SaveRequest(command.request, EvictAnswer(receipt)), *entry, &change);
+  };
+  const absl::StatusOr<audit::FinishedRecord> record =
+      trail.recorder->Record(draft, &entry->records, prepare);
+  if (!record.ok()) return RecordFailed(record.status(), trail, &change);
+  // If this fails, the record stands, and the next start erases.
+  LETHE_RETURN_IF_ERROR(WithStoreReason(change.Finish(&(*staged)->inputs())));
+  // Nothing below can fail: the session has been locked since it was staged.
+  receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   entry->requests.Remember(command.request, std::make_shared<EvictAnswer>(receipt));
   entry->Publish();
   return receipt;
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeEvictAnswer(
+    ByteReader* reader, absl::Span<const RecordRef> records) {
+  LETHE_ASSIGN_OR_RETURN(const EvictReceipt receipt, DecodeEvictReceipt(reader, records));
+  return std::make_shared<EvictAnswer>(receipt);
+}
 
 absl::StatusOr<EvictReceipt> EvictReserve(const EvictCommand& command, const Call& call,
                                           ComputeScheduler* scheduler, const AuditTrail& trail,

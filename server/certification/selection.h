@@ -25,7 +25,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
+#include "kernels/base/byte_io.h"
 #include "server/certification/audit_trail.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/session_entry.h"
@@ -47,6 +49,10 @@ struct EvictReceipt {
   RecordRef record;
   bool repeated_request = false;
 };
+
+// As DecodeForgetAnswer.
+absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeEvictAnswer(
+    ByteReader* reader, absl::Span<const RecordRef> records);
 
 absl::StatusOr<EvictReceipt> EvictReserve(const EvictCommand& command, const Call& call,
                                           ComputeScheduler* scheduler, const AuditTrail& trail,

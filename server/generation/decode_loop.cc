@@ -5,6 +5,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/generation/generate_answer.h"
 #include "server/generation/ingest.h"
 
 namespace lethe {
@@ -38,18 +39,25 @@ DecodeLoop::DecodeLoop(const GenerateCommand& command, const Call& call,
 absl::Status DecodeLoop::Start() {
   LETHE_RETURN_IF_ERROR(Announce());
   const Clock::time_point start = Clock::now();
+  TokenIdRange given;
   if (!command_.prompt.empty()) {
     IngestOptions options;
     options.subject = command_.subject;
     options.kind = InputKind::kPrompt;
     options.on_piece = [this](int64_t num_done) { return SendProgress(num_done).ok(); };
-    LETHE_ASSIGN_OR_RETURN(const TokenIdRange given,
-                           Ingest(command_.prompt, options, call_, scheduler_, target_));
+    LETHE_ASSIGN_OR_RETURN(given, Ingest(command_.prompt, options, call_, scheduler_, target_));
     // A client that was never told the prompt's ids cannot forget it.
     if (!sink_->Flush()) {
       target_->TakeBack(scheduler_, {given});
       return Gone();
     }
+  }
+  // The request too is durable before the first token is drawn.
+  auto answer = std::make_shared<GenerateAnswer>(GenerateStage::kRunning, command_);
+  if (const absl::Status stored = target_->Store(command_.request, std::move(answer));
+      !stored.ok()) {
+    if (given.first < given.end) target_->TakeBack(scheduler_, {given});
+    return stored;
   }
   usage_.prompt_us = MicrosSince(start);
   return absl::OkStatus();
@@ -73,7 +81,7 @@ absl::Status DecodeLoop::Announce() {
           started.prompt_token_ids = {session->next_token_id(),
                                       session->next_token_id() + static_cast<uint64_t>(num_prompt)};
         }
-        return absl::OkStatus();
+        return target_->Reserve(*session, num_prompt);
       }));
   return sink_->Started(started) ? absl::OkStatus() : Gone();
 }
@@ -106,9 +114,12 @@ absl::Status DecodeLoop::DrawAndSend() {
   std::optional<FinishReason> finish;
   while (!finish.has_value()) {
     Step step;
-    LETHE_RETURN_IF_ERROR(target_->Run(
-        call_, scheduler_,
-        [&](Session* session, const HistoryMark& mark) { return TakeStep(session, mark, &step); }));
+    LETHE_RETURN_IF_ERROR(
+        target_->Run(call_, scheduler_, [&](Session* session, const HistoryMark& mark) {
+          absl::Status taken = TakeStep(session, mark, &step);
+          if (step.token.has_value()) target_->NoteDrawn(*session);
+          return taken;
+        }));
     LETHE_RETURN_IF_ERROR(Send(step, &finish));
   }
   usage_.generation_us = MicrosSince(start);

@@ -5,23 +5,16 @@
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
 #include "server/generation/decode_loop.h"
+#include "server/generation/generate_answer.h"
 #include "server/generation/ingest.h"
 
 namespace lethe {
 namespace {
 
-class GenerateAnswer : public StoredAnswer {
- public:
-  explicit GenerateAnswer(bool is_running) : running(is_running) {}
-  // A stream is not replayed, so nothing is lost by being careful.
-  bool BroughtIn(absl::Span<const TokenIdRange> /*token_ids*/) const override { return true; }
-  const bool running;
-};
-
 absl::Status CheckRepeat(const RequestTable& requests, const RequestKey& key) {
   LETHE_ASSIGN_OR_RETURN(const auto answer, requests.Find<GenerateAnswer>(key));
   if (answer == nullptr) return absl::OkStatus();
-  if (answer->running) {
+  if (answer->stage != GenerateStage::kEnded) {
     return WithErrorInfo(absl::AbortedError("request_id: this request is running"),
                          {"REQUEST_RUNNING", {{"field", "request_id"}}});
   }
@@ -47,7 +40,8 @@ void RememberEnd(const GenerateCommand& command, bool kept, SessionEntry* entry)
   FairMutexLock lock(&entry->mutex);
   if (command.request.request_id.empty()) return;
   if (kept) {
-    entry->requests.Remember(command.request, std::make_shared<GenerateAnswer>(false));
+    entry->requests.Remember(command.request,
+                             std::make_shared<GenerateAnswer>(GenerateStage::kEnded, command));
   } else {
     entry->requests.Remove(command.request.request_id);
   }
@@ -68,7 +62,8 @@ absl::Status Generate(const GenerateCommand& command, const Call& call, ComputeS
     LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
     LETHE_ASSIGN_OR_RETURN(target, command.remember ? GenerationTarget::OfSession(entry)
                                                     : GenerationTarget::OfFork(entry));
-    entry->requests.Remember(command.request, std::make_shared<GenerateAnswer>(true));
+    entry->requests.Remember(command.request,
+                             std::make_shared<GenerateAnswer>(GenerateStage::kStarting, command));
   }
   DecodeLoop loop(command, call, scheduler, target.get(), sink, std::move(text));
   absl::Status status = loop.Start();

@@ -7,6 +7,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
+#include "server/session_registry/durable_entry.h"
 
 namespace lethe {
 namespace {
@@ -61,6 +62,26 @@ absl::Status GenerationTarget::Run(const Call& call, ComputeScheduler* scheduler
   return status;
 }
 
+absl::Status GenerationTarget::Reserve(const Session& session,
+                                       int64_t count) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (is_fork() || count == 0) return absl::OkStatus();
+  return ReserveIds(session.next_token_id() + static_cast<uint64_t>(count), entry_.get());
+}
+
+void GenerationTarget::NoteDrawn(const Session& session) {
+  if (!is_fork() && entry_->journal != nullptr) entry_->journal->NoteDrawn(session.inputs());
+}
+
+absl::Status GenerationTarget::Store(const RequestKey& request,
+                                     std::shared_ptr<StoredAnswer> answer) {
+  if (is_fork()) return absl::OkStatus();
+  FairMutexLock lock(&entry_->mutex);
+  LETHE_RETURN_IF_ERROR(entry_->LiveModelSession().status());
+  LETHE_RETURN_IF_ERROR(StoreInputs(request, *answer, entry_.get()));
+  entry_->requests.Remember(request, std::move(answer));
+  return absl::OkStatus();
+}
+
 void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges) {
   if (is_fork()) return;
   FairMutexLock lock(&entry_->mutex);
@@ -79,6 +100,7 @@ void GenerationTarget::TakeBack(ComputeScheduler* scheduler, std::vector<TokenId
       ForgetSelector::Ranges(std::move(ranges)), DerivedPolicy::kForgetDerived,
       [&] { return slot->Yield(call); }, std::nullopt);
   absl::Status taken = staged.status();
+  if (taken.ok()) taken = StoreTakenBack(**staged, entry_.get());
   if (taken.ok()) taken = entry_->session->CommitStaged(*std::move(staged)).status();
   if (taken.ok()) {
     ++entry_->mark.epoch;

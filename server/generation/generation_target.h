@@ -6,7 +6,7 @@
 // Units:     none.
 // Requires:  none.
 // Rejects:   Session: what SessionEntry::BeginWrite rejects. Run: ABORTED, reason SESSION_DELETED;
-//            what the work returns.
+//            what the work returns. Reserve, Store: reason SESSION_STORE.
 // Effects:   a target of the session itself holds the session's right to write until it is
 //            destroyed. A fork is registered with its session, so that every Forget reaches it, and
 //            dropped with the target.
@@ -43,6 +43,12 @@ class GenerationTarget {
 
   // Waits for the history and for a slot, and works; or what `call` says when its turn comes.
   absl::Status Run(const Call& call, ComputeScheduler* scheduler, const Work& work);
+  // With the history locked, in Run: `count` ids that the client is about to be told, or that come in piece by piece.
+  absl::Status Reserve(const Session& session, int64_t count);
+  // The same: the token that was drawn last is to be stored before it is sent.
+  void NoteDrawn(const Session& session);
+  // Stores what the history has taken in and the request, and remembers that; no effect on a fork.
+  absl::Status Store(const RequestKey& request, std::shared_ptr<StoredAnswer> answer);
   // Removes inputs that the client was never told of, where they are retained still; the client may
   // be gone. No effect on a fork.
   void TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges);

@@ -7,6 +7,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
 
 namespace lethe {
 namespace {
@@ -17,6 +18,17 @@ absl::Status CheckGoOn(const Call& call) {
                          {"SHUTTING_DOWN", {}});
   }
   return call.Check();
+}
+
+// Completes the receipt, and makes inputs and receipt durable.
+absl::Status StoreAppended(const RequestKey& request, SessionEntry* entry, AppendReceipt* receipt) {
+  FairMutexLock lock(&entry->mutex);
+  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
+  receipt->num_inputs = session->num_tokens();
+  auto answer = std::make_shared<AppendAnswer>(*receipt);
+  LETHE_RETURN_IF_ERROR(StoreInputs(request, *answer, entry));
+  entry->requests.Remember(request, std::move(answer));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -83,12 +95,16 @@ absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const C
   options.subject = command.subject;
   options.kind = InputKind::kAppended;
   AppendReceipt receipt;
+  LETHE_RETURN_IF_ERROR(target->Run(call, scheduler, [&](Session* session, const HistoryMark&) {
+    return target->Reserve(*session, static_cast<int64_t>(command.vocab_ids.size()));
+  }));
   LETHE_ASSIGN_OR_RETURN(receipt.token_ids,
                          Ingest(command.vocab_ids, options, call, scheduler, target.get()));
-  FairMutexLock lock(&entry->mutex);
-  LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
-  receipt.num_inputs = session->num_tokens();
-  entry->requests.Remember(command.request, std::make_shared<AppendAnswer>(receipt));
+  const absl::Status stored = StoreAppended(command.request, entry.get(), &receipt);
+  if (!stored.ok()) {
+    target->TakeBack(scheduler, {receipt.token_ids});
+    return stored;
+  }
   return receipt;
 }
 

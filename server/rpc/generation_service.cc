@@ -12,6 +12,7 @@
 #include "kernels/base/status_macros.h"
 #include "lethe/v1/generation.grpc.pb.h"
 #include "server/error/error_info.h"
+#include "server/generation/durable_sink.h"
 #include "server/generation/generation.h"
 #include "server/generation/pipelined_sink.h"
 #include "server/generation/stop_matcher.h"
@@ -207,9 +208,10 @@ class GenerationService final : public v1::GenerationService::Service {
       LETHE_RETURN_IF_ERROR(entry->CheckHasModel());
       LETHE_ASSIGN_OR_RETURN(const GenerateCommand command, ReadRequest(*request, *entry->model));
       WriterSink writer_sink(entry->model->config().name, writer);
+      DurableSink durable_sink(command.remember ? entry->journal.get() : nullptr, &writer_sink);
       std::optional<PipelinedSink> sink;
       try {
-        sink.emplace(&writer_sink);
+        sink.emplace(&durable_sink);
       } catch (const std::system_error& /*error*/) {
         return WithErrorInfo(absl::ResourceExhaustedError("no thread is left to send this stream"),
                              {"TOO_MANY_STREAMS", {}});

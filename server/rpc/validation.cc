@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "audit/crypto/secret.h"
 #include "audit/crypto/sha256.h"
 #include "kernels/base/number_text.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/rpc/request_key.h"
 
 namespace lethe {
 namespace {
@@ -100,9 +100,8 @@ absl::StatusOr<std::vector<int32_t>> ReadContent(absl::string_view field,
 
 RequestKey MakeRequestKey(const google::protobuf::Message& request, const std::string& request_id) {
   if (request_id.empty()) return {};
-  // Keyed, so that the stored hash is no oracle for content that was forgotten since.
-  static const auto* key = new audit::Secret32(audit::Secret32::Random());
-  return {request_id, audit::HmacSha256(key->bytes(), absl::StrCat(request.GetTypeName(), "\n",
+  return {request_id,
+          audit::HmacSha256(RequestHashKey().bytes(), absl::StrCat(request.GetTypeName(), "\n",
                                                                    request.SerializeAsString()))};
 }
 

@@ -50,6 +50,8 @@ class AnyStagedForget {
   virtual const ForgetResult& result() const = 0;
   // Of the state after the Forget.
   virtual std::vector<SvHead> SvHeads() const = 0;
+  // After the Forget.
+  virtual const Inputs& inputs() const = 0;
 };
 
 class AnySession {

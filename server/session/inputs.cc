@@ -25,15 +25,19 @@ uint32_t Inputs::InternLabel(absl::string_view subject) {
 
 void Inputs::Append(uint64_t token_id, int32_t vocab_id, InputKind kind,
                     absl::string_view subject) {
-  LETHE_CHECK(inputs_.empty() || inputs_.back().token_id < token_id);
   Input input;
   input.token_id = token_id;
   input.vocab_id = vocab_id;
   input.kind = kind;
   input.derived_from_forgotten = kind == InputKind::kGenerated && num_derived_ > 0;
-  input.subject_index = InternLabel(subject);
-  if (input.derived_from_forgotten) ++num_derived_;
-  inputs_.push_back(input);
+  AppendStored(input, subject);
+}
+
+void Inputs::AppendStored(const Input& stored, absl::string_view subject) {
+  LETHE_CHECK(inputs_.empty() || inputs_.back().token_id < stored.token_id);
+  inputs_.push_back(stored);
+  inputs_.back().subject_index = InternLabel(subject);
+  if (stored.derived_from_forgotten) ++num_derived_;
 }
 
 void Inputs::Truncate(int64_t num_inputs) {

@@ -30,6 +30,9 @@ namespace lethe {
 // The longest subject label, in bytes.
 inline constexpr size_t kMaxSubjectBytes = 128;
 
+// The end of a range that no token_id is behind.
+inline constexpr uint64_t kAllIds = ~uint64_t{0};
+
 enum class InputKind : uint8_t { kPrompt, kAppended, kGenerated };
 
 struct Input {
@@ -57,6 +60,8 @@ class Inputs {
 
   // A kGenerated input is marked derived when a retained one is.
   void Append(uint64_t token_id, int32_t vocab_id, InputKind kind, absl::string_view subject);
+  // An input as it was stored, its mark included; its subject_index is not looked at.
+  void AppendStored(const Input& stored, absl::string_view subject);
   void Truncate(int64_t num_inputs);
   // Ascending distinct ranks; the later generated inputs that stay are marked
   // derived_from_forgotten.

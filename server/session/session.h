@@ -59,6 +59,7 @@ class StagedForget final : public AnyStagedForget {
   ~StagedForget() override;
   const ForgetResult& result() const override;
   std::vector<SvHead> SvHeads() const override;
+  const Inputs& inputs() const override;
   // The model state after the Forget.
   const ModelState& state() const;
 
@@ -73,6 +74,11 @@ class Session final : public AnySession {
  public:
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const Model> model,
                                                          const SessionOptions& options);
+  // A session that holds `inputs` already, evaluated here: equal to the one that they were stored from.
+  // DATA_LOSS: they cannot be a history of this model.
+  static absl::StatusOr<std::unique_ptr<Session>> Rebuild(std::shared_ptr<const Model> model,
+                                                          const SessionOptions& options,
+                                                          Inputs inputs, uint64_t next_token_id);
   ~Session() override;
 
   // Evaluates and retains vocab_ids; returns their token_ids. `kind` is kPrompt or kAppended.

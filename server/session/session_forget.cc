@@ -30,6 +30,7 @@ struct StagedForget::Staging {
 StagedForget::StagedForget(std::unique_ptr<Staging> staging) : staging_(std::move(staging)) {}
 StagedForget::~StagedForget() = default;
 const ForgetResult& StagedForget::result() const { return staging_->result; }
+const Inputs& StagedForget::inputs() const { return staging_->inputs; }
 const ModelState& StagedForget::state() const { return *staging_->state; }
 std::vector<SvHead> StagedForget::SvHeads() const { return SvHeadsOf(*staging_->state); }
 

@@ -38,6 +38,23 @@ void RequestTable::Remember(const RequestKey& key, std::shared_ptr<StoredAnswer>
   }
 }
 
+std::vector<RequestTable::Saved> RequestTable::Save(const std::vector<TokenIdRange>* after) const {
+  std::vector<Saved> saved;
+  for (const std::string& request_id : order_) {
+    const Entry& entry = entries_.at(request_id);
+    std::string answer = entry.answer->Encode(after == nullptr);
+    if (answer.empty()) continue;
+    const bool forgotten = after != nullptr && entry.answer->BroughtIn(*after);
+    saved.push_back({request_id, forgotten ? std::nullopt : entry.content, std::move(answer)});
+  }
+  return saved;
+}
+
+void RequestTable::Restore(const Saved& saved, std::shared_ptr<StoredAnswer> answer) {
+  Remember({saved.request_id, saved.content.value_or(audit::Sha256Digest{})}, std::move(answer));
+  entries_.at(saved.request_id).content = saved.content;
+}
+
 void RequestTable::Remove(const std::string& request_id) {
   if (entries_.erase(request_id) == 0) return;
   order_.erase(std::find(order_.begin(), order_.end(), request_id));

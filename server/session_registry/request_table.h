@@ -19,12 +19,14 @@
 #define LETHE_SERVER_SESSION_REGISTRY_REQUEST_TABLE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -40,10 +42,24 @@ struct RequestKey {
   audit::Sha256Digest content{};
 };
 
+// What kind of answer Encode wrote; part of the stored format.
+enum class AnswerKind : uint64_t {
+  kAppend = 1,
+  kForget = 2,
+  kEvict = 3,
+  kCertify = 4,
+  kGenerate = 5,
+  kCreate = 6,
+  kDelete = 7,
+};
+
 // What a mutation answered.
 class StoredAnswer {
  public:
   virtual ~StoredAnswer() = default;
+  // Its bytes in the session store, an AnswerKind first; without what DropOpenings destroys, if so asked. Empty: it is
+  // not kept over a restart.
+  virtual std::string Encode(bool /*keep_openings*/) const { return ""; }
   // A Forget destroys what could tell, or help to guess, the state before it: openings, state
   // digests.
   virtual void DropOpenings() {}
@@ -71,6 +87,16 @@ class RequestTable {
   void AfterForget(absl::Span<const TokenIdRange> forgotten);
 
   size_t size() const { return entries_.size(); }
+
+  // What a store keeps of the table, oldest first; `after`: as AfterForget of these ranges would leave it.
+  struct Saved {
+    std::string request_id;
+    std::optional<audit::Sha256Digest> content;
+    std::string answer;  // StoredAnswer::Encode
+  };
+  std::vector<Saved> Save(const std::vector<TokenIdRange>* after = nullptr) const;
+  // Puts back what Save gave.
+  void Restore(const Saved& saved, std::shared_ptr<StoredAnswer> answer);
 
  private:
   struct Entry {

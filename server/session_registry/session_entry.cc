@@ -42,6 +42,16 @@ SessionEntry::SessionEntry(std::string id, std::string name,
   Publish();
 }
 
+SessionEntry::SessionEntry(Stored stored)
+    : session_id(std::move(stored.id)),
+      display_name(std::move(stored.name)),
+      create_time_us(stored.create_time_us),
+      model(std::move(stored.model)),
+      options(stored.options),
+      vector_options(stored.vector_options),
+      journal(std::move(stored.journal)),
+      restore(std::move(stored.restore)) {}
+
 absl::Status SessionEntry::CheckHasModel() const {
   return model != nullptr ? absl::OkStatus() : WrongSessionKindError("a session of a model");
 }
@@ -51,6 +61,13 @@ absl::Status SessionEntry::CheckHasVectors() const {
 }
 
 absl::StatusOr<AnySession*> SessionEntry::LiveSession() {
+  if (session == nullptr && restore) {
+    absl::StatusOr<std::unique_ptr<AnySession>> restored = restore();
+    if (!restored.ok()) return WithDefaultReason(restored.status(), "SESSION_STORE");
+    session = *std::move(restored);
+    restore = nullptr;
+    Publish();
+  }
   if (session == nullptr) return SessionDeletedError();
   return session.get();
 }
@@ -109,6 +126,8 @@ void SessionEntry::Publish() {
     }
     info.num_snapshots = static_cast<int64_t>(session->snapshot_ranks().size());
     info.num_support_vectors = session->num_support_vectors();
+  } else if (restore) {
+    info.num_inputs = journal->num_inputs();
   }
   MutexLock lock(&info_mutex_);
   info_ = info;

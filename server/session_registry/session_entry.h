@@ -16,6 +16,7 @@
 #define LETHE_SERVER_SESSION_REGISTRY_SESSION_ENTRY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@
 
 #include "audit/certificate/recorder.h"
 #include "kernels/base/mutex.h"
+#include "server/journal/session_journal.h"
 #include "server/scheduler/fair_mutex.h"
 #include "server/session/session.h"
 #include "server/session_registry/request_table.h"
@@ -83,6 +85,18 @@ struct SessionEntry {
                int64_t now_us);
   SessionEntry(std::string id, std::string name, std::unique_ptr<VectorSession> new_session,
                int64_t now_us);
+  // Of a stored session that is not in memory: `restore` brings it there.
+  struct Stored {
+    std::string id;
+    std::string name;
+    int64_t create_time_us = 0;
+    std::shared_ptr<const Model> model;
+    SessionOptions options;
+    std::optional<VectorOptions> vector_options;
+    std::unique_ptr<SessionJournal> journal;
+    std::function<absl::StatusOr<std::unique_ptr<AnySession>>()> restore;
+  };
+  explicit SessionEntry(Stored stored);
 
   const std::string session_id;
   const std::string display_name;
@@ -93,7 +107,8 @@ struct SessionEntry {
 
   absl::Status CheckHasModel() const;
   absl::Status CheckHasVectors() const;
-  // The session, unless it was deleted.
+  // The session, unless it was deleted. One that is stored only is evaluated first, which needs no compute slot: a
+  // caller that holds one keeps it.
   absl::StatusOr<AnySession*> LiveSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::StatusOr<Session*> LiveModelSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::StatusOr<VectorSession*> LiveVectorSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -110,7 +125,11 @@ struct SessionEntry {
   SessionInfo Info() const;
 
   FairMutex mutex;
-  std::unique_ptr<AnySession> session ABSL_GUARDED_BY(mutex);  // null once deleted
+  std::unique_ptr<AnySession> session
+      ABSL_GUARDED_BY(mutex);  // null once deleted, and until `restore`
+  // Null: the session lives in memory alone. Set before anybody else sees the entry.
+  std::unique_ptr<SessionJournal> journal;
+  std::function<absl::StatusOr<std::unique_ptr<AnySession>>()> restore ABSL_GUARDED_BY(mutex);
   HistoryMark mark ABSL_GUARDED_BY(mutex);
   bool writing ABSL_GUARDED_BY(mutex) = false;
   RequestTable requests ABSL_GUARDED_BY(mutex);

@@ -10,6 +10,8 @@
 #include "audit/crypto/secret.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
+#include "server/session_registry/saved_session.h"
 
 namespace lethe {
 namespace {
@@ -17,12 +19,24 @@ namespace {
 class CreateAnswer : public StoredAnswer {
  public:
   explicit CreateAnswer(std::string id) : session_id(std::move(id)) {}
+  std::string Encode(bool /*keep_openings*/) const override {
+    ByteWriter writer;
+    writer.U64(static_cast<uint64_t>(AnswerKind::kCreate));
+    writer.String(session_id);
+    return writer.Take();
+  }
   const std::string session_id;
 };
 
 class DeleteAnswer : public StoredAnswer {
  public:
   explicit DeleteAnswer(int64_t count) : num_inputs(count) {}
+  std::string Encode(bool /*keep_openings*/) const override {
+    ByteWriter writer;
+    writer.U64(static_cast<uint64_t>(AnswerKind::kDelete));
+    writer.I64(num_inputs);
+    return writer.Take();
+  }
   const int64_t num_inputs;
 };
 
@@ -58,21 +72,6 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> MakeEntry(const NewSession& wanted
                                         NowMicros());
 }
 
-// Destroys everything that the session holds and returns how many inputs those were.
-int64_t DestroySession(SessionEntry* entry) {
-  FairMutexLock lock(&entry->mutex);
-  const int64_t num_inputs = entry->session->num_tokens();
-  entry->session.reset();
-  for (const std::shared_ptr<SessionFork>& fork : entry->LiveForks()) {
-    FairMutexLock fork_lock(&fork->mutex);
-    fork->session.reset();
-  }
-  entry->records.DestroyOpenings();
-  entry->requests = RequestTable();
-  entry->Publish();
-  return num_inputs;
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewSession& wanted,
@@ -87,7 +86,9 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewS
         {"TOO_MANY_SESSIONS", {{"max_sessions", absl::StrCat(max_sessions_)}}});
   }
   LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> entry, MakeEntry(wanted));
-  requests_.Remember(request, std::make_shared<CreateAnswer>(entry->session_id));
+  auto created = std::make_shared<CreateAnswer>(entry->session_id);
+  if (store_ != nullptr) LETHE_RETURN_IF_ERROR(StoreNew(request, *created, entry.get()));
+  requests_.Remember(request, std::move(created));
   MutexLock lock(&mutex_);
   sessions_[entry->session_id] = entry;
   return entry;
@@ -118,13 +119,91 @@ absl::StatusOr<int64_t> SessionRegistry::Delete(const std::string& session_id,
   LETHE_ASSIGN_OR_RETURN(const auto answer, requests_.Find<DeleteAnswer>(request));
   if (answer != nullptr) return answer->num_inputs;
   LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> entry, Find(session_id));
+  LETHE_ASSIGN_OR_RETURN(const int64_t num_inputs, Destroy(request, entry.get()));
   {
     MutexLock lock(&mutex_);
     sessions_.erase(session_id);
   }
-  const int64_t num_inputs = DestroySession(entry.get());
   requests_.Remember(request, std::make_shared<DeleteAnswer>(num_inputs));
   return num_inputs;
+}
+
+absl::Status SessionRegistry::StoreNew(const RequestKey& request, const StoredAnswer& answer,
+                                       SessionEntry* entry) {
+  LETHE_RETURN_IF_ERROR(WithStoreReason(CompactOwn()));
+  SavedDelta delta;
+  delta.request = SaveRequest(request, answer);
+  entry->journal = std::make_unique<SessionJournal>(store_, store_->NewSession(), JournalState());
+  std::string snapshot;
+  {
+    FairMutexLock lock(&entry->mutex);
+    snapshot = WriteSnapshot(SaveEntry(*entry));
+  }
+  return WithStoreReason(entry->journal->Begin(std::move(snapshot), journal_.get(),
+                                               delta.request ? WriteDelta(delta) : ""));
+}
+
+absl::StatusOr<int64_t> SessionRegistry::Destroy(const RequestKey& request, SessionEntry* entry) {
+  FairMutexLock lock(&entry->mutex);
+  const bool in_memory = entry->session != nullptr;
+  const int64_t num_inputs =
+      in_memory ? entry->session->num_tokens() : entry->journal->num_inputs();
+  if (store_ != nullptr) {
+    SavedDelta delta;
+    delta.request = SaveRequest(request, DeleteAnswer(num_inputs));
+    LETHE_RETURN_IF_ERROR(WithStoreReason(
+        entry->journal->Destroy(journal_.get(), delta.request ? WriteDelta(delta) : "")));
+  }
+  entry->session.reset();
+  entry->restore = nullptr;
+  for (const std::shared_ptr<SessionFork>& fork : entry->LiveForks()) {
+    FairMutexLock fork_lock(&fork->mutex);
+    fork->session.reset();
+  }
+  entry->records.DestroyOpenings();
+  entry->requests = RequestTable();
+  entry->Publish();
+  return num_inputs;
+}
+
+absl::Status SessionRegistry::CompactOwn() {
+  if (!journal_->IsLong()) return absl::OkStatus();
+  SavedSession own;
+  own.requests = requests_.Save();
+  return journal_->Compact(WriteSnapshot(own));
+}
+
+absl::Status SessionRegistry::UseStore(SessionStore* store, std::unique_ptr<SessionJournal> own) {
+  MutexLock lock(&change_mutex_);
+  store_ = store;
+  journal_ = std::move(own);
+  // The first start.
+  if (journal_->is_empty()) return journal_->Compact(WriteSnapshot(SavedSession()));
+  return absl::OkStatus();
+}
+
+void SessionRegistry::Adopt(std::shared_ptr<SessionEntry> entry) {
+  MutexLock lock(&mutex_);
+  const std::string session_id = entry->session_id;
+  sessions_[session_id] = std::move(entry);
+}
+
+void SessionRegistry::AdoptRequest(const RequestTable::Saved& saved,
+                                   std::shared_ptr<StoredAnswer> answer) {
+  MutexLock lock(&change_mutex_);
+  requests_.Restore(saved, std::move(answer));
+}
+
+absl::StatusOr<std::shared_ptr<StoredAnswer>> SessionRegistry::DecodeCreate(ByteReader* reader) {
+  std::string session_id;
+  LETHE_RETURN_IF_ERROR(reader->String(&session_id));
+  return std::make_shared<CreateAnswer>(std::move(session_id));
+}
+
+absl::StatusOr<std::shared_ptr<StoredAnswer>> SessionRegistry::DecodeDelete(ByteReader* reader) {
+  int64_t num_inputs = 0;
+  LETHE_RETURN_IF_ERROR(reader->I64(&num_inputs));
+  return std::make_shared<DeleteAnswer>(num_inputs);
 }
 
 int64_t SessionRegistry::num_sessions() const {

@@ -6,9 +6,10 @@
 // Requires:  none.
 // Rejects:   Find, Delete: NOT_FOUND, reason SESSION_NOT_FOUND. Create: RESOURCE_EXHAUSTED, reason
 //            TOO_MANY_SESSIONS, at the limit; what Session::Create rejects. All with a RequestKey:
-//            as RequestTable::Find.
+//            as RequestTable::Find. Create, Delete: reason SESSION_STORE when the store takes no change.
 // Effects:   Delete destroys the session's state, its forks' and its openings before it returns;
-//            work that still holds the entry sees LiveSession fail.
+//            work that still holds the entry sees LiveSession fail. With a store both are durable, and what Delete
+//            destroys is erased there, before they return.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_SERVER_SESSION_REGISTRY_SESSION_REGISTRY_H_
@@ -51,10 +52,29 @@ class SessionRegistry {
 
   int64_t num_sessions() const;
 
+  // Before the first call: sessions are stored from now on. `own`: the journal of the registry's requests.
+  absl::Status UseStore(SessionStore* store, std::unique_ptr<SessionJournal> own);
+  // Before the first call: a stored session, and a request that a stored answer answers.
+  void Adopt(std::shared_ptr<SessionEntry> entry);
+  void AdoptRequest(const RequestTable::Saved& saved, std::shared_ptr<StoredAnswer> answer);
+  // Answers of Create and Delete; what follows the kind.
+  static absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeCreate(ByteReader* reader);
+  static absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeDelete(ByteReader* reader);
+
  private:
+  absl::Status StoreNew(const RequestKey& request, const StoredAnswer& answer, SessionEntry* entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  // Destroys everything that the session holds and returns how many inputs those were.
+  absl::StatusOr<int64_t> Destroy(const RequestKey& request, SessionEntry* entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  absl::Status CompactOwn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+
   // Serialises creations and deletions, so that two calls with one request_id have one effect.
   Mutex change_mutex_;
   RequestTable requests_ ABSL_GUARDED_BY(change_mutex_);
+
+  SessionStore* store_ = nullptr;
+  std::unique_ptr<SessionJournal> journal_;  // of requests_
 
   const int64_t max_sessions_;
   mutable Mutex mutex_;

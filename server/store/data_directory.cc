@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -70,8 +71,9 @@ absl::Status WriteTrustFile(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path,
-                                                                   const std::string& origin) {
+absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
+    const std::string& path, const std::string& origin,
+    std::function<void(const absl::Status&)> on_store_failure) {
   const fs::path root = fs::absolute(path);
   LETHE_RETURN_IF_ERROR(CreatePrivate(root));
   std::unique_ptr<DataDirectory> data(new DataDirectory());
@@ -81,6 +83,17 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   LETHE_ASSIGN_OR_RETURN(data->log_,
                          audit::AuditLog::Open({(root / "log").string(), origin, keys.log_key}));
   data->recorder_ = std::make_unique<audit::Recorder>(keys, data->log_.get());
+  const fs::path sessions = root / "sessions";
+  LETHE_RETURN_IF_ERROR(CreatePrivate(sessions));
+  LETHE_ASSIGN_OR_RETURN(data->store_,
+                         SessionStore::Open({sessions.string(), std::move(on_store_failure)}));
+  const auto is_recorded = [&](const audit::Sha256Digest& leaf_hash) -> absl::StatusOr<bool> {
+    const absl::StatusOr<uint64_t> found = data->log_->FindLeaf(leaf_hash);
+    if (absl::IsNotFound(found.status())) return false;
+    if (!found.ok()) return found.status();
+    return true;
+  };
+  LETHE_ASSIGN_OR_RETURN(data->store_report_, data->store_->Recover(is_recorded));
   data->record_spki_ = keys.record_key->public_key().SpkiDer();
   data->trust_path_ = (root / "trust.txt").string();
   LETHE_ASSIGN_OR_RETURN(const audit::TrustStore trust, keys.Trust(origin));

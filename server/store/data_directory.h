@@ -1,41 +1,49 @@
-// DataDirectory: what a server keeps on disk: its keys, the audit log, the trust file for auditors.
+// DataDirectory: what a server keeps on disk: its keys, the audit log, the sessions, the trust file for auditors.
 //
 // Equation:  none.
 // Shapes:    directory: lock, keys/ (audit/certificate/keys.h), log/ (audit/log/audit_log.h),
-//            trust.txt (audit/certificate/trust.h).
+//            sessions/ (session_store.h), trust.txt (audit/certificate/trust.h).
 // Units:     none.
 // Requires:  none.
 // Rejects:   Open: FAILED_PRECONDITION when another server uses the directory; UNAVAILABLE for
-//            input/output errors; what keys and log reject. A frozen log opens (records can be
+//            input/output errors; what keys, log and session store reject. A frozen log opens (records can be
 //            read, none is written).
 // Effects:   creates the directory (0700), keys and log at the first start; writes trust.txt anew
-//            whenever it differs.
+//            whenever it differs; settles what the last process left unfinished in the session store, by what the
+//            log holds.
 // Numerics:  none.
-// Threads:   Open: none; afterwards safe. Sessions are held in memory in this version and never
-//            written here.
+// Threads:   Open: none; afterwards safe.
 #ifndef LETHE_SERVER_STORE_DATA_DIRECTORY_H_
 #define LETHE_SERVER_STORE_DATA_DIRECTORY_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "audit/certificate/recorder.h"
 #include "audit/log/audit_log.h"
+#include "server/store/session_store.h"
 
 namespace lethe {
 
 class DataDirectory {
  public:
-  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path,
-                                                             const std::string& origin);
+  // `on_store_failure`: session_store.h.
+  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(
+      const std::string& path, const std::string& origin,
+      std::function<void(const absl::Status&)> on_store_failure = {});
   ~DataDirectory();
   DataDirectory(const DataDirectory&) = delete;
   DataDirectory& operator=(const DataDirectory&) = delete;
 
   audit::AuditLog* log() const { return log_.get(); }
   audit::Recorder* recorder() const { return recorder_.get(); }
+  SessionStore* store() const { return store_.get(); }
+  // What Open found unfinished.
+  const RecoveryReport& store_report() const { return store_report_; }
   // SubjectPublicKeyInfo (DER) of the key that signs records.
   const std::string& record_spki() const { return record_spki_; }
   const std::string& trust_path() const { return trust_path_; }
@@ -45,6 +53,8 @@ class DataDirectory {
   int lock_descriptor_ = -1;
   std::unique_ptr<audit::AuditLog> log_;
   std::unique_ptr<audit::Recorder> recorder_;
+  std::unique_ptr<SessionStore> store_;
+  RecoveryReport store_report_;
   std::string record_spki_;
   std::string trust_path_;
 };

@@ -54,6 +54,11 @@ absl::Status SessionStore::Fail(const absl::Status& cause) {
   return broken_;
 }
 
+absl::Status SessionStore::GiveUp(const absl::Status& cause) {
+  MutexLock lock(&mutex_);
+  return Fail(cause);
+}
+
 absl::StatusOr<RecoveryReport> SessionStore::Recover(
     const std::function<absl::StatusOr<bool>(const audit::Sha256Digest&)>& is_recorded) {
   MutexLock lock(&mutex_);

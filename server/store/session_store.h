@@ -97,6 +97,8 @@ class SessionStore {
   absl::Status Finish(int64_t session);
   absl::Status Abandon(int64_t session);
   absl::Status Erase(absl::Span<const DataKeyRef> keys);
+  // As after a failed commit, for a failure elsewhere that leaves open what has happened.
+  absl::Status GiveUp(const absl::Status& cause);
 
   size_t num_keys() const;
 

@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/durable_entry.h"
 #include "server/session_registry/page_token.h"
 
 namespace lethe {
@@ -26,6 +28,13 @@ absl::Status WithAppendReason(const absl::Status& status) {
   }
 }
 
+// Inputs that were not stored go again.
+void TakeBack(const TokenIdRange& token_ids, VectorSession* session) {
+  absl::StatusOr<std::unique_ptr<AnyStagedForget>> staged = session->Stage(
+      ForgetSelector::Ranges({token_ids}), DerivedPolicy::kForgetDerived, {}, std::nullopt);
+  LETHE_CHECK(staged.ok() && session->CommitStaged(*std::move(staged)).ok());
+}
+
 }  // namespace
 
 absl::StatusOr<AppendReceipt> AppendVectors(const AppendVectorsCommand& command, const Call& call,
@@ -40,7 +49,13 @@ absl::StatusOr<AppendReceipt> AppendVectors(const AppendVectorsCommand& command,
       session->Append(command.keys, command.values, command.subject);
   if (!token_ids.ok()) return WithAppendReason(token_ids.status());
   const AppendReceipt receipt = {*token_ids, session->num_tokens()};
-  entry->requests.Remember(command.request, std::make_shared<AppendAnswer>(receipt));
+  auto stored = std::make_shared<AppendAnswer>(receipt);
+  if (const absl::Status status = StoreInputs(command.request, *stored, entry.get());
+      !status.ok()) {
+    TakeBack(*token_ids, session);
+    return status;
+  }
+  entry->requests.Remember(command.request, std::move(stored));
   entry->Publish();
   return receipt;
 }

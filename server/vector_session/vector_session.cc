@@ -51,6 +51,7 @@ class VectorSession::StagedRemoval final : public AnyStagedForget {
   }
   const ForgetResult& result() const override { return result_; }
   std::vector<SvHead> SvHeads() const override { return session_->SvHeads(); }
+  const Inputs& inputs() const override { return session_->inputs(); }
 
  private:
   friend class VectorSession;
@@ -69,6 +70,26 @@ audit::Sha256Digest ModelDigest(const VectorOptions& options) {
 
 VectorSession::VectorSession(const VectorOptions& options)
     : options_(options), solver_(std::make_unique<svdd::IncrementalSolver>(options.params)) {}
+
+absl::StatusOr<std::unique_ptr<VectorSession>> VectorSession::Rebuild(const VectorOptions& options,
+                                                                      StoredVectors stored) {
+  const int64_t count = stored.inputs.size();
+  auto session = std::make_unique<VectorSession>(options);
+  const bool fits = static_cast<int64_t>(stored.keys.size()) == count * options.params.key_dim &&
+                    static_cast<int64_t>(stored.values.size()) == count * options.value_dim &&
+                    (count == 0 || stored.inputs.at(count - 1).token_id < stored.next_token_id);
+  if (!fits || (count > 0 && !session->solver_->AddSeveral(stored.keys).ok())) {
+    return absl::DataLossError("stored inputs: no history of this vector session");
+  }
+  session->keys_ = std::move(stored.keys);
+  session->values_ = std::move(stored.values);
+  session->inputs_ = std::move(stored.inputs);
+  session->next_token_id_ = stored.next_token_id;
+  session->epoch_ = stored.epoch;
+  session->selected_ = stored.selected;
+  session->HashLeavesFrom(0);
+  return session;
+}
 
 VectorSession::~VectorSession() { LETHE_CHECK(!staged_); }
 

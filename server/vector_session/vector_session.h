@@ -60,9 +60,23 @@ struct VectorReads {
   std::vector<double> decisions;  // [count]
 };
 
+// What a vector session is rebuilt from.
+struct StoredVectors {
+  Inputs inputs;
+  WipedVector<double> keys;
+  WipedVector<double> values;
+  uint64_t next_token_id = 1;
+  uint64_t epoch = 0;
+  bool selected = false;
+};
+
 class VectorSession final : public AnySession {
  public:
   explicit VectorSession(const VectorOptions& options);
+  // A session that holds `stored` already, solved here: equal to the one that it was stored from.
+  // DATA_LOSS: these cannot be its inputs.
+  static absl::StatusOr<std::unique_ptr<VectorSession>> Rebuild(const VectorOptions& options,
+                                                                StoredVectors stored);
   ~VectorSession() override;
 
   absl::StatusOr<TokenIdRange> Append(absl::Span<const double> keys,
@@ -94,6 +108,7 @@ class VectorSession final : public AnySession {
   absl::Span<const double> ValueOf(int64_t rank) const;
   // Changes so far. A selection certificate holds for one.
   uint64_t epoch() const { return epoch_; }
+  uint64_t next_token_id() const { return next_token_id_; }
   // True once a selection was made: what was evicted then is not in the state any more.
   bool selected() const { return selected_; }
   // Solves that took the slow canonical way (canonical.h: fallbacks). No part of the state.

@@ -1,6 +1,8 @@
 // Goal: the program lethe-server as its user meets it: first line, refusals, signals, and no
 // content in what it prints.
 // Method: runs the binary against a tiny model on disk and reads its pipes.
+#include "tests/integration/server_program.h"
+
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -26,7 +28,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr char kProgram[] = LETHE_BINARY_DIR "/bin/lethe-server";
 constexpr char kSentinel[] = "SENTINEL-91c4";
 
 std::string ReadFile(const std::string& path) {
@@ -35,54 +36,6 @@ std::string ReadFile(const std::string& path) {
   text << file.rdbuf();
   return text.str();
 }
-
-// A run of the program; standard error goes to a file, standard output to a pipe.
-class Program {
- public:
-  Program(std::vector<std::string> arguments, const std::string& error_path) {
-    int pipe_ends[2];
-    EXPECT_EQ(pipe(pipe_ends), 0);
-    arguments.insert(arguments.begin(), kProgram);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    process_ = fork();
-    if (process_ == 0) {
-      const int error = open(error_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      dup2(pipe_ends[1], STDOUT_FILENO);
-      dup2(error, STDERR_FILENO);
-      execv(kProgram, argv.data());
-      _exit(127);
-    }
-    close(pipe_ends[1]);
-    output_ = fdopen(pipe_ends[0], "r");
-  }
-  ~Program() {
-    if (process_ > 0) {
-      kill(process_, SIGKILL);
-      Wait();
-    }
-    fclose(output_);
-  }
-  std::string ReadLine() {
-    std::string line;
-    for (int c = std::fgetc(output_); c != EOF && c != '\n'; c = std::fgetc(output_)) {
-      line.push_back(static_cast<char>(c));
-    }
-    return line;
-  }
-  void Signal(int signal) const { kill(process_, signal); }
-  int Wait() {
-    int status = 0;
-    waitpid(process_, &status, 0);
-    process_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  pid_t process_ = -1;
-  FILE* output_ = nullptr;
-};
 
 class ServerProgramTest : public ::testing::Test {
  protected:

@@ -1,0 +1,285 @@
+#include "server/journal/session_journal.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/crash_point.h"
+#include "kernels/base/status_macros.h"
+
+namespace lethe {
+namespace {
+
+constexpr size_t kLongDeltaBytes = size_t{64} << 10;
+
+// Meta rows that are joined whatever their size.
+constexpr size_t kLongDeltaRows = 256;
+
+}  // namespace
+
+JournalDraft SessionJournal::StartDraft() {
+  JournalDraft draft;
+  draft.change.session = number_;
+  draft.next = state_;
+  return draft;
+}
+
+absl::Status SessionJournal::Apply(JournalDraft draft, Durability durability) {
+  absl::StatusOr<std::vector<StoredRow>> added =
+      store_->Apply(absl::MakeConstSpan(&draft.change, 1), durability);
+  if (!added.ok()) {
+    store_->Erase(draft.new_keys).IgnoreError();  // they sealed nothing that is stored
+    return added.status();
+  }
+  draft.FillIn(*added);
+  state_ = std::move(draft.next);
+  return draft.dead_keys.empty() ? absl::OkStatus() : store_->Erase(draft.dead_keys);
+}
+
+absl::Status SessionJournal::Begin(std::string snapshot, SessionJournal* other,
+                                   std::string other_delta) {
+  MutexLock lock(&write_mutex_);
+  MutexLock other_lock(&other->write_mutex_);
+  snapshot_bytes_ = snapshot.size();
+  other->delta_bytes_ += other_delta.size();
+  JournalDraft draft = StartDraft();
+  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), true, store_));
+  JournalDraft other_draft = other->StartDraft();
+  if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
+  std::vector<StoreChange> changes;
+  changes.push_back(std::move(draft.change));
+  changes.push_back(std::move(other_draft.change));
+  const absl::StatusOr<std::vector<StoredRow>> stored = store_->Apply(changes, Durability::kSynced);
+  if (!stored.ok()) {
+    store_->Erase(draft.new_keys).IgnoreError();
+    return stored.status();
+  }
+  const std::vector<StoredRow>& added = *stored;
+  draft.change = std::move(changes[0]);
+  other_draft.change = std::move(changes[1]);
+  draft.FillIn(absl::MakeConstSpan(added).first(1));
+  other_draft.FillIn(absl::MakeConstSpan(added).subspan(1));
+  state_ = std::move(draft.next);
+  other->state_ = std::move(other_draft.next);
+  return absl::OkStatus();
+}
+
+absl::Status SessionJournal::Destroy(SessionJournal* other, std::string other_delta) {
+  MutexLock lock(&write_mutex_);
+  MutexLock other_lock(&other->write_mutex_);
+  std::vector<StoreChange> changes(1);
+  changes[0].session = number_;
+  for (const StoredRow& row : state_.meta_rows) changes[0].remove.push_back(row.row_id);
+  for (const Segment& segment : state_.segments) {
+    for (const StoredRow& row : segment.rows) changes[0].remove.push_back(row.row_id);
+  }
+  JournalDraft other_draft = other->StartDraft();
+  other->delta_bytes_ += other_delta.size();
+  if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
+  changes.push_back(std::move(other_draft.change));
+  LETHE_ASSIGN_OR_RETURN(const std::vector<StoredRow> added,
+                         store_->Apply(changes, Durability::kSynced));
+  other_draft.change = std::move(changes[1]);
+  other_draft.FillIn(added);
+  other->state_ = std::move(other_draft.next);
+  const std::vector<DataKeyRef> keys = state_.keys();
+  state_ = JournalState();
+  MutexLock drawn_lock(&drawn_mutex_);
+  drawn_ = Inputs();
+  return store_->Erase(keys);
+}
+
+absl::Status SessionJournal::AddMeta(std::string delta, Durability durability) {
+  MutexLock lock(&write_mutex_);
+  delta_bytes_ += delta.size();
+  JournalDraft draft = StartDraft();
+  draft.AddMeta(std::move(delta));
+  return Apply(std::move(draft), durability);
+}
+
+absl::Status SessionJournal::AddInputs(const Inputs& inputs, const VectorRows& vectors,
+                                       std::string delta) {
+  MutexLock lock(&write_mutex_);
+  delta_bytes_ += delta.size();
+  JournalDraft draft = StartDraft();
+  const int64_t first = inputs.RanksOf({state_.end_id(), kAllIds}).first;
+  if (first < inputs.size()) {
+    LETHE_RETURN_IF_ERROR(draft.AddInputs({inputs, first, inputs.size()}, vectors, store_));
+  }
+  draft.AddMeta(std::move(delta));
+  LETHE_RETURN_IF_ERROR(Apply(std::move(draft), Durability::kSynced));
+  MutexLock drawn_lock(&drawn_mutex_);
+  drawn_ = Inputs();
+  return absl::OkStatus();
+}
+
+void SessionJournal::NoteDrawn(const Inputs& inputs) {
+  if (inputs.size() == 0) return;
+  const int64_t last = inputs.size() - 1;
+  MutexLock lock(&drawn_mutex_);
+  drawn_.AppendStored(inputs.at(last), inputs.subject(last));
+}
+
+absl::Status SessionJournal::FlushDrawn() {
+  MutexLock lock(&write_mutex_);
+  Inputs drawn;
+  {
+    MutexLock drawn_lock(&drawn_mutex_);
+    std::swap(drawn, drawn_);
+  }
+  if (drawn.size() == 0) return absl::OkStatus();
+  JournalDraft draft = StartDraft();
+  LETHE_RETURN_IF_ERROR(draft.AddInputs({drawn, 0, drawn.size()}, VectorRows(), store_));
+  return Apply(std::move(draft), Durability::kHandedOver);
+}
+
+absl::Status SessionJournal::DraftRemoval(const RemovalContent& content, JournalDraft* draft) {
+  snapshot_bytes_ = content.snapshot.size();
+  delta_bytes_ = 0;
+  LETHE_RETURN_IF_ERROR(
+      draft->RemoveInputs(content.removed_ids, content.after, content.vectors, store_));
+  return draft->ReplaceMeta(content.snapshot, true, store_);
+}
+
+void SessionJournal::RefreshDrawn(const Inputs& after) {
+  MutexLock lock(&drawn_mutex_);
+  Inputs refreshed;
+  for (int64_t i = 0; i < drawn_.size(); ++i) {
+    const int64_t rank = after.FindRank(drawn_.at(i).token_id);
+    if (rank >= 0) refreshed.AppendStored(after.at(rank), after.subject(rank));
+  }
+  std::swap(drawn_, refreshed);
+}
+
+absl::Status SessionJournal::TakeBack(const RemovalContent& content) {
+  MutexLock lock(&write_mutex_);
+  if (!content.removed_ids.empty() && content.removed_ids.front() < state_.end_id()) {
+    JournalDraft draft = StartDraft();
+    LETHE_RETURN_IF_ERROR(DraftRemoval(content, &draft));
+    LETHE_RETURN_IF_ERROR(Apply(std::move(draft), Durability::kSynced));
+  }
+  RefreshDrawn(content.after);
+  return absl::OkStatus();
+}
+
+bool SessionJournal::IsLong() const {
+  MutexLock lock(&write_mutex_);
+  return delta_bytes_ > std::max(kLongDeltaBytes, 2 * snapshot_bytes_) ||
+         state_.meta_rows.size() > kLongDeltaRows;
+}
+
+absl::Status SessionJournal::Compact(std::string snapshot) {
+  MutexLock lock(&write_mutex_);
+  snapshot_bytes_ = snapshot.size();
+  delta_bytes_ = 0;
+  JournalDraft draft = StartDraft();
+  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), state_.meta_rows.empty(), store_));
+  return Apply(std::move(draft), Durability::kSynced);
+}
+
+absl::StatusOr<std::vector<std::string>> SessionJournal::ReadMeta() {
+  MutexLock lock(&write_mutex_);
+  std::vector<std::string> bodies;
+  MetaTrailer trailer;
+  for (const StoredRow& row : state_.meta_rows) {
+    LETHE_ASSIGN_OR_RETURN(std::string body, store_->Read(number_, row));
+    LETHE_ASSIGN_OR_RETURN(trailer, TakeTrailer(&body));
+    bodies.push_back(std::move(body));
+  }
+  // Rows behind it are drawn tokens, which came without a meta row.
+  if (state_.num_inputs_before(trailer.end_id) != trailer.num_inputs) {
+    return absl::DataLossError("stored session: a row of inputs is missing");
+  }
+  return bodies;
+}
+
+absl::StatusOr<DecodedInputs> SessionJournal::ReadInputs() {
+  MutexLock lock(&write_mutex_);
+  DecodedInputs decoded;
+  for (const Segment& segment : state_.segments) {
+    for (const StoredRow& row : segment.rows) {
+      LETHE_ASSIGN_OR_RETURN(std::string body, store_->Read(number_, row));
+      const absl::Status status = DecodeInputs(body, &decoded);
+      audit::SecureWipe(&body);
+      LETHE_RETURN_IF_ERROR(status);
+    }
+  }
+  if (decoded.inputs.size() != state_.num_inputs()) {
+    return absl::DataLossError("stored inputs: a row does not hold what it says");
+  }
+  return decoded;
+}
+
+int64_t SessionJournal::num_inputs() const {
+  MutexLock lock(&write_mutex_);
+  return state_.num_inputs();
+}
+
+bool SessionJournal::is_empty() const {
+  MutexLock lock(&write_mutex_);
+  return state_.meta_rows.empty();
+}
+
+RecordedChange::RecordedChange(SessionJournal* journal) ABSL_NO_THREAD_SAFETY_ANALYSIS
+    : journal_(journal) {
+  if (journal_ != nullptr) journal_->write_mutex_.Lock();
+}
+
+RecordedChange::~RecordedChange() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (journal_ != nullptr) journal_->write_mutex_.Unlock();
+}
+
+absl::Status RecordedChange::Prepare(JournalDraft draft, const audit::Sha256Digest& leaf_hash) {
+  const absl::StatusOr<std::vector<StoredRow>> added =
+      journal_->store_->Prepare(draft.change, leaf_hash);
+  if (!added.ok()) {
+    journal_->store_->Erase(draft.new_keys).IgnoreError();
+    return added.status();
+  }
+  draft.FillIn(*added);
+  draft_ = std::move(draft);
+  leaf_hash_ = leaf_hash;
+  return absl::OkStatus();
+}
+
+absl::Status RecordedChange::PrepareRemoval(const RemovalContent& content,
+                                            const audit::Sha256Digest& leaf_hash)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (journal_ == nullptr) return absl::OkStatus();
+  JournalDraft draft = journal_->StartDraft();
+  LETHE_RETURN_IF_ERROR(journal_->DraftRemoval(content, &draft));
+  return Prepare(std::move(draft), leaf_hash);
+}
+
+absl::Status RecordedChange::PrepareDelta(std::string delta, const audit::Sha256Digest& leaf_hash)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (journal_ == nullptr) return absl::OkStatus();
+  journal_->delta_bytes_ += delta.size();
+  JournalDraft draft = journal_->StartDraft();
+  draft.AddMeta(std::move(delta));
+  return Prepare(std::move(draft), leaf_hash);
+}
+
+absl::Status RecordedChange::Finish(const Inputs* after) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (!draft_.has_value()) return absl::OkStatus();
+  CrashPoint("the record is in the log");
+  LETHE_RETURN_IF_ERROR(journal_->store_->Finish(journal_->number_));
+  journal_->state_ = std::move(draft_->next);
+  if (after != nullptr) journal_->RefreshDrawn(*after);
+  const std::vector<DataKeyRef> dead_keys = std::move(draft_->dead_keys);
+  draft_.reset();
+  return dead_keys.empty() ? absl::OkStatus() : journal_->store_->Erase(dead_keys);
+}
+
+absl::Status RecordedChange::Undo(std::optional<bool> recorded) {
+  if (!draft_.has_value()) return absl::OkStatus();
+  const JournalDraft draft = *std::exchange(draft_, std::nullopt);
+  if (recorded != false) {
+    return journal_->store_->GiveUp(absl::DataLossError(
+        "the audit log failed to append a record and may hold it; a new start settles it"));
+  }
+  LETHE_RETURN_IF_ERROR(journal_->store_->Abandon(journal_->number_));
+  return journal_->store_->Erase(draft.new_keys);
+}
+
+}  // namespace lethe

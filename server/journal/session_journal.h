@@ -1,0 +1,123 @@
+// SessionJournal, RecordedChange: what one session keeps in the session store, and how its changes get there.
+//
+// Equation:  none.
+// Shapes:    meta bodies are the caller's (server/session_registry/saved_session.h).
+// Units:     token_ids.
+// Requires:  the session's lock is held by whoever calls, FlushDrawn apart. NoteDrawn: the inputs behind the last noted
+//            or stored one are drawn tokens of a running stream.
+// Rejects:   what SessionStore rejects; on error the stored session is what it was.
+// Effects:   AddInputs stores every input behind the last stored one, with the delta, synced. NoteDrawn remembers
+//            drawn tokens; FlushDrawn, called by the thread that sends them, before it does, hands them over:
+//            delivered tokens survive the process, and after a loss of power a prefix of them does. Inputs of an
+//            Append or a prompt that is still coming in are stored by nobody until it is in whole.
+// Numerics:  none. FlushDrawn: one transaction without a sync.
+// Threads:   FlushDrawn safe, the rest under the session's lock.
+#ifndef LETHE_SERVER_JOURNAL_SESSION_JOURNAL_H_
+#define LETHE_SERVER_JOURNAL_SESSION_JOURNAL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "audit/crypto/sha256.h"
+#include "kernels/base/mutex.h"
+#include "server/journal/journal_state.h"
+
+namespace lethe {
+
+// What of the removal's result is to be stored.
+struct RemovalContent {
+  absl::Span<const uint64_t> removed_ids;  // ascending
+  const Inputs& after;
+  VectorRows vectors;    // after
+  std::string snapshot;  // of the meta rows, after
+};
+
+class SessionJournal {
+ public:
+  SessionJournal(SessionStore* store, int64_t number, JournalState state)
+      : store_(store), number_(number), state_(std::move(state)) {}
+  SessionJournal(const SessionJournal&) = delete;
+  SessionJournal& operator=(const SessionJournal&) = delete;
+
+  // The first snapshot of a new session, and, in the same transaction, a delta of another journal.
+  absl::Status Begin(std::string snapshot, SessionJournal* other, std::string other_delta);
+  // Everything of the session goes, and is erased; with a delta of another journal likewise.
+  absl::Status Destroy(SessionJournal* other, std::string other_delta);
+
+  absl::Status AddMeta(std::string delta, Durability durability);
+  absl::Status AddInputs(const Inputs& inputs, const VectorRows& vectors, std::string delta);
+  void NoteDrawn(const Inputs& inputs);
+  absl::Status FlushDrawn();
+  // Removes inputs without a record: those that a lost client never got.
+  absl::Status TakeBack(const RemovalContent& content);
+
+  // True when the rows added since the snapshot outweigh it; Compact replaces them by a new one.
+  bool IsLong() const;
+  absl::Status Compact(std::string snapshot);
+
+  // DATA_LOSS too when inputs are missing that were stored before the last meta row.
+  absl::StatusOr<std::vector<std::string>> ReadMeta();
+  absl::StatusOr<DecodedInputs> ReadInputs();
+  int64_t num_inputs() const;
+  bool is_empty() const;  // nothing is stored, not even a snapshot
+
+ private:
+  friend class RecordedChange;
+  JournalDraft StartDraft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  absl::Status Apply(JournalDraft draft, Durability durability)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  absl::Status DraftRemoval(const RemovalContent& content, JournalDraft* draft)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  // What is noted becomes what `after` has of it.
+  void RefreshDrawn(const Inputs& after) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+
+  SessionStore* const store_;
+  const int64_t number_;
+  mutable Mutex write_mutex_;  // before drawn_mutex_
+  JournalState state_ ABSL_GUARDED_BY(write_mutex_);
+  size_t snapshot_bytes_ ABSL_GUARDED_BY(write_mutex_) = 0;
+  size_t delta_bytes_ ABSL_GUARDED_BY(write_mutex_) = 0;
+  Mutex drawn_mutex_;
+  Inputs drawn_ ABSL_GUARDED_BY(drawn_mutex_);  // noted, not stored
+};
+
+// A change that goes with a record of the audit log (session_store.h has the protocol). From construction to
+// destruction nothing else of the session is stored. A null journal stores nothing and says yes.
+class RecordedChange {
+ public:
+  explicit RecordedChange(SessionJournal* journal);
+  ~RecordedChange();
+  RecordedChange(const RecordedChange&) = delete;
+  RecordedChange& operator=(const RecordedChange&) = delete;
+
+  // Before the record is appended.
+  absl::Status PrepareRemoval(const RemovalContent& content, const audit::Sha256Digest& leaf_hash);
+  absl::Status PrepareDelta(std::string delta, const audit::Sha256Digest& leaf_hash);
+  // After it was: what the change destroys is gone when this returns. `after` as given to PrepareRemoval; null after
+  // PrepareDelta.
+  absl::Status Finish(const Inputs* after);
+  // The append failed: whether the log holds the leaf all the same decides. Nobody knows: `recorded` unset.
+  absl::Status Undo(std::optional<bool> recorded);
+
+  bool prepared() const { return draft_.has_value(); }
+  const audit::Sha256Digest& leaf_hash() const { return leaf_hash_; }  // as prepared
+
+ private:
+  absl::Status Prepare(JournalDraft draft, const audit::Sha256Digest& leaf_hash);
+
+  SessionJournal* const journal_;
+  std::optional<JournalDraft> draft_;
+  audit::Sha256Digest leaf_hash_{};
+};
+
+}  // namespace lethe
+
+#endif  // LETHE_SERVER_JOURNAL_SESSION_JOURNAL_H_
