@@ -244,7 +244,8 @@ absl::Status SessionStore::SettleIntentOf(int64_t session, bool happened) {
   if (found == intents_.end()) {
     return absl::FailedPreconditionError("session store: nothing is prepared for the session");
   }
-  LETHE_RETURN_IF_ERROR(Settle(found->second, happened));
+  // Nothing may be answered from here on: the log says one thing and the rows, for want of space perhaps, another.
+  if (absl::Status status = Settle(found->second, happened); !status.ok()) return Fail(status);
   intents_.erase(found);
   return absl::OkStatus();
 }
