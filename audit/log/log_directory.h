@@ -1,14 +1,11 @@
-// LogDirectory: the files of an audit log beside its database: the lock and the published head.
+// LogDirectory: the files of an audit log beside its database: the lock, the published head, the ticket.
 //
 // Equation:  none.
-// Shapes:    log.lock (empty), checkpoint (the newest signed head, a C2SP note).
+// Shapes:    log.lock (empty), checkpoint (the newest signed head, a C2SP note), ticket (log_anchor.h).
 // Units:     none.
 // Requires:  none.
-// Rejects:   Lock: FAILED_PRECONDITION while another object, in this or another process, holds the
-//            lock; UNAVAILABLE on errors. ReadHead: NOT_FOUND when none was published yet;
-//            UNAVAILABLE.
-// Effects:   Lock creates the directory (0700). PublishHead replaces the file by rename and syncs
-//            file and directory before it returns: a reader sees the old head or the new one.
+// Rejects:   as DurableDirectory.
+// Effects:   as DurableDirectory.
 // Numerics:  none.
 // Threads:   compatible.
 #ifndef LETHE_AUDIT_LOG_LOG_DIRECTORY_H_
@@ -21,24 +18,24 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "audit/log/durable_directory.h"
+
 namespace lethe::audit {
 
 class LogDirectory {
  public:
   static absl::StatusOr<std::unique_ptr<LogDirectory>> Lock(const std::string& path);
-  ~LogDirectory();
-  LogDirectory(const LogDirectory&) = delete;
-  LogDirectory& operator=(const LogDirectory&) = delete;
 
-  std::string database_path() const { return path_ + "/log.db"; }
+  std::string database_path() const { return directory_->path() + "/log.db"; }
   absl::StatusOr<std::string> ReadHead() const;
   absl::Status PublishHead(absl::string_view checkpoint) const;
+  absl::StatusOr<std::string> ReadTicket() const;
+  absl::Status WriteTicket(absl::string_view ticket) const;
 
  private:
-  LogDirectory(std::string path, int directory_fd, int lock_fd);
-  const std::string path_;
-  const int directory_fd_;  // held open, so that a rename of the directory cannot divert a write
-  const int lock_fd_;
+  explicit LogDirectory(std::unique_ptr<DurableDirectory> directory)
+      : directory_(std::move(directory)) {}
+  const std::unique_ptr<DurableDirectory> directory_;
 };
 
 }  // namespace lethe::audit

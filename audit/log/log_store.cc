@@ -114,24 +114,48 @@ absl::StatusOr<StoredHead> LogStore::LastHead() {
   return StoredHead{static_cast<uint64_t>(statement.ColumnInt64(0)), statement.ColumnBlob(1)};
 }
 
-absl::StatusOr<MerkleTree> LogStore::LoadTree() {
+absl::StatusOr<std::vector<std::string>> LogStore::Heads() {
+  LETHE_ASSIGN_OR_RETURN(SqliteStatement statement,
+                         database_->Prepare("SELECT checkpoint FROM heads ORDER BY tree_size"));
+  std::vector<std::string> heads;
+  while (true) {
+    LETHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return heads;
+    heads.push_back(statement.ColumnBlob(0));
+  }
+}
+
+absl::Status LogStore::ForEachLeaf(const LeafVisitor& visit) {
   LETHE_ASSIGN_OR_RETURN(
       SqliteStatement statement,
       database_->Prepare("SELECT leaf_index, leaf, leaf_hash FROM leaves ORDER BY leaf_index"));
-  MerkleTree tree;
   while (true) {
     LETHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) return tree;
-    if (static_cast<uint64_t>(statement.ColumnInt64(0)) != tree.num_leaves()) {
-      return absl::DataLossError("audit log: a stored leaf is missing");
-    }
-    const std::string leaf = statement.ColumnBlob(1);
-    const Sha256Digest leaf_hash = MerkleLeafHash(leaf);
-    if (leaf.size() != kLogLeafBytes || statement.ColumnBlob(2) != AsStringView(leaf_hash)) {
-      return absl::DataLossError("audit log: a stored leaf has changed");
-    }
-    tree.Append(leaf_hash);
+    if (!row) return absl::OkStatus();
+    visit(static_cast<uint64_t>(statement.ColumnInt64(0)), statement.ColumnBlob(1),
+          statement.ColumnBlob(2));
   }
+}
+
+absl::StatusOr<MerkleTree> LogStore::LoadTree() {
+  MerkleTree tree;
+  absl::Status status;
+  LETHE_RETURN_IF_ERROR(ForEachLeaf(
+      [&](uint64_t leaf_index, const std::string& leaf, const std::string& leaf_hash) {
+        if (!status.ok()) return;
+        if (leaf_index != tree.num_leaves()) {
+          status = absl::DataLossError("audit log: a stored leaf is missing");
+          return;
+        }
+        const Sha256Digest hash = MerkleLeafHash(leaf);
+        if (leaf.size() != kLogLeafBytes || leaf_hash != AsStringView(hash)) {
+          status = absl::DataLossError("audit log: a stored leaf has changed");
+          return;
+        }
+        tree.Append(hash);
+      }));
+  if (!status.ok()) return status;
+  return tree;
 }
 
 absl::StatusOr<std::string> LogStore::Leaf(uint64_t leaf_index) {

@@ -16,8 +16,10 @@
 #define LETHE_AUDIT_LOG_LOG_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -56,9 +58,16 @@ class LogStore {
   absl::Status InsertLeaf(const LeafRow& row);
   absl::Status InsertHead(const StoredHead& head);
   absl::StatusOr<StoredHead> LastHead();
+  // Every signed head, the smallest first.
+  absl::StatusOr<std::vector<std::string>> Heads();
 
   // The tree over the stored leaves, every leaf hashed again.
   absl::StatusOr<MerkleTree> LoadTree();
+
+  // Every row of a leaf as it is stored, by index.
+  using LeafVisitor =
+      std::function<void(uint64_t leaf_index, std::string leaf, const std::string& leaf_hash)>;
+  absl::Status ForEachLeaf(const LeafVisitor& visit);
 
   absl::StatusOr<std::string> Leaf(uint64_t leaf_index);
   absl::StatusOr<uint64_t> FindLeaf(const Sha256Digest& leaf_hash);

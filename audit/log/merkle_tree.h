@@ -39,6 +39,10 @@ class MerkleTree {
 
   uint64_t num_leaves() const;
   const Sha256Digest& leaf_hash(uint64_t leaf_index) const { return levels_[0][leaf_index]; }
+  // Root of the leaves [index 2^level, (index + 1) 2^level), all of which are there.
+  const Sha256Digest& SubtreeRoot(size_t level, uint64_t index) const {
+    return levels_[level][index];
+  }
 
   Sha256Digest Root() const { return RangeRoot(0, num_leaves()); }
   absl::StatusOr<Sha256Digest> RootAt(uint64_t tree_size) const;
