@@ -34,6 +34,7 @@ void AddSigmaCommand(CLI::App& app, Context& context);              // sigma
 void AddAuditCommands(CLI::App& app, Context& context);   // audit log|records|inclusion|...
 void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
 void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain
+void AddDoctorCommand(CLI::App& app, Context& context);   // doctor
 void AddBenchCommand(CLI::App& app, Context& context);    // bench
 void AddPaperCommand(CLI::App& app, Context& context);    // paper
 

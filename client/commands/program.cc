@@ -49,6 +49,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddAuditCommands(app, context);
   AddModelsCommands(app, context);
   AddDigestCommand(app, context);
+  AddDoctorCommand(app, context);
   AddBenchCommand(app, context);
   AddPaperCommand(app, context);
 }

@@ -52,7 +52,8 @@ TEST(ProgramUsageTest, HelpOfEveryCommandHasAnExample) {
                                              {"vectors", "list"},
                                              {"vectors", "evict"},
                                              {"sigma"},
-                                             {"digest"}}) {
+                                             {"digest"},
+                                             {"doctor"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const ProgramRun run = RunLethe(arguments);

@@ -1,0 +1,201 @@
+// Goal: each check of `lethe doctor` tells the good setting from the bad one, by machines that are made up; the command says so
+//   with its exit code.
+// Method: proc/ and sys/ trees under a directory of the test's; data directories and models with real files.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "client/doctor/directory_checks.h"
+#include "client/doctor/machine_checks.h"
+#include "client/doctor/model_checks.h"
+#include "gmock/gmock.h"
+#include <sys/stat.h>
+
+#include "tests/client/program_run.h"
+
+namespace lethe::client {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class DoctorTest : public ::testing::Test {
+ protected:
+  DoctorTest() {
+    std::string directory = ::testing::TempDir() + "/doctor-XXXXXX";
+    root_ = mkdtemp(directory.data());
+    root_ = fs::canonical(root_);
+    Put("proc/cpuinfo", "flags\t\t: fpu avx2 fma bmi1 bmi2 f16c\n");
+    Put("proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n");
+    Put("proc/self/mountinfo", "26 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n");
+  }
+  ~DoctorTest() override { fs::remove_all(root_); }
+
+  void Put(const std::string& path, const std::string& text) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path, std::ios::binary) << text;
+  }
+  SystemFiles files() const { return SystemFiles(root_.string()); }
+  std::string data() const { return (root_ / "data").string(); }
+  void MakeData() const {
+    Put("data/keys/record.pem", "key");
+    ASSERT_EQ(chmod((root_ / "data/keys/record.pem").c_str(), 0600), 0);
+    ASSERT_EQ(chmod(data().c_str(), 0700), 0);
+  }
+  // As the line "verdict check" of one finding; "" when nothing was found under that name.
+  static Finding Of(const Findings& findings, const std::string& check) {
+    for (const Finding& finding : findings) {
+      if (finding.check == check) return finding;
+    }
+    ADD_FAILURE() << "no finding " << check;
+    return {};
+  }
+
+  fs::path root_;
+};
+
+TEST_F(DoctorTest, ASoundMachineHasNothingToMend) {
+  for (const Finding& finding : CheckMachine(files())) {
+    EXPECT_EQ(finding.verdict, Verdict::kGood) << finding.check << ": " << finding.found;
+    EXPECT_EQ(finding.remedy, "");
+  }
+}
+
+TEST_F(DoctorTest, AProcessorWithoutFmaIsAnError) {
+  Put("proc/cpuinfo", "flags\t\t: fpu avx2 bmi1 bmi2 f16c\n");
+  const Finding finding = Of(CheckMachine(files()), "processor");
+  EXPECT_EQ(finding.verdict, Verdict::kError);
+  EXPECT_THAT(finding.found, HasSubstr("lacks fma"));
+}
+
+TEST_F(DoctorTest, SwapOnADiskIsAWarningAndInMemoryIsNot) {
+  Put("proc/swaps", "Filename\tType\n/dev/zram0 partition 1 0 -2\n");
+  EXPECT_EQ(Of(CheckMachine(files()), "swap").verdict, Verdict::kGood);
+  Put("proc/swaps", "Filename\tType\n/dev/zram0 partition 1 0 -2\n/swapfile file 1 0 -2\n");
+  const Finding finding = Of(CheckMachine(files()), "swap");
+  EXPECT_EQ(finding.verdict, Verdict::kWarning);
+  EXPECT_THAT(finding.found, HasSubstr("/swapfile"));
+}
+
+TEST_F(DoctorTest, HibernationAndKernelDumpsAreWarnings) {
+  Put("sys/power/state", "freeze mem disk\n");
+  Put("sys/power/resume", "0:0\n");
+  EXPECT_EQ(Of(CheckMachine(files()), "hibernation").verdict, Verdict::kGood);
+  Put("sys/power/resume", "254:1\n");
+  EXPECT_EQ(Of(CheckMachine(files()), "hibernation").verdict, Verdict::kWarning);
+  Put("sys/kernel/kexec_crash_loaded", "1\n");
+  EXPECT_EQ(Of(CheckMachine(files()), "kernel crash dumps").verdict, Verdict::kWarning);
+}
+
+TEST_F(DoctorTest, AServerThatCouldDumpOrWasSwappedIsAnError) {
+  Put("proc/7/status", "Name:\tlethe-server\nVmSwap:\t       0 kB\n");
+  Put("proc/7/limits",
+      "Max core file size        0                    0                    bytes\n");
+  for (const Finding& finding : CheckProcess(7, files())) {
+    EXPECT_EQ(finding.verdict, Verdict::kGood) << finding.check << ": " << finding.found;
+  }
+  Put("proc/7/status", "Name:\tlethe-server\nVmSwap:\t      12 kB\n");
+  Put("proc/7/limits",
+      "Max core file size        0                    unlimited            bytes\n");
+  EXPECT_EQ(Of(CheckProcess(7, files()), "core dumps").verdict, Verdict::kError);
+  EXPECT_EQ(Of(CheckProcess(7, files()), "swapped pages").verdict, Verdict::kError);
+  Put("proc/7/status", "Name:\tbash\n");
+  EXPECT_EQ(Of(CheckProcess(7, files()), "process").verdict, Verdict::kError);
+  EXPECT_EQ(Of(CheckProcess(8, files()), "process").verdict, Verdict::kError);
+}
+
+TEST_F(DoctorTest, RightsOfOthersAreAnError) {
+  MakeData();
+  EXPECT_EQ(Of(CheckDataDirectory(data(), files()), "access rights").verdict, Verdict::kGood);
+  ASSERT_EQ(chmod((root_ / "data/keys/record.pem").c_str(), 0640), 0);
+  const Finding key = Of(CheckDataDirectory(data(), files()), "access rights");
+  EXPECT_EQ(key.verdict, Verdict::kError);
+  EXPECT_THAT(key.found, HasSubstr("keys/record.pem"));
+  ASSERT_EQ(chmod(data().c_str(), 0750), 0);
+  EXPECT_EQ(Of(CheckDataDirectory(data(), files()), "access rights").verdict, Verdict::kError);
+}
+
+TEST_F(DoctorTest, TheFileSystemIsJudgedByTheMountThatHoldsTheDirectory) {
+  MakeData();
+  const struct {
+    const char* line;
+    Verdict verdict;
+  } cases[] = {
+      {"ext4 /dev/vdb rw", Verdict::kGood},
+      {"xfs /dev/vdb rw", Verdict::kGood},
+      {"btrfs /dev/vdb rw", Verdict::kWarning},
+      {"zfs pool/data rw", Verdict::kWarning},
+      {"overlay overlay rw", Verdict::kWarning},
+      {"ext4 /dev/vdb rw,data=journal", Verdict::kWarning},
+      {"nfs4 host:/data rw", Verdict::kError},
+      {"fuse.sshfs host:/data rw", Verdict::kError},
+      {"tmpfs tmpfs rw", Verdict::kError},
+  };
+  for (const auto& [line, verdict] : cases) {
+    Put("proc/self/mountinfo", "26 1 254:0 / / rw - ext4 /dev/vda rw\n30 26 254:16 / " + data() +
+                                   " rw,relatime shared:1 - " + line + "\n31 26 254:32 / " +
+                                   data() + "-of-another rw - tmpfs tmpfs rw\n");
+    EXPECT_EQ(Of(CheckDataDirectory(data(), files()), "file system").verdict, verdict) << line;
+  }
+}
+
+TEST_F(DoctorTest, AMountPointWithASpaceIsRead) {
+  Put("proc/self/mountinfo", "30 26 254:16 / /srv/my\\040data rw - nfs host:/x rw\n");
+  const absl::StatusOr<MountTable> mounts = MountTable::Read(files());
+  ASSERT_TRUE(mounts.ok());
+  ASSERT_NE(mounts->Of("/srv/my data/lethe"), nullptr);
+  EXPECT_EQ(mounts->Of("/srv/my data/lethe")->type, "nfs");
+  EXPECT_EQ(mounts->Of("/srv"), nullptr);
+}
+
+TEST_F(DoctorTest, AnEncryptedVolumeIsSeen) {
+  MakeData();
+  EXPECT_EQ(Of(CheckDataDirectory(data(), files()), "device").verdict, Verdict::kNote);
+  Put("sys/dev/block/254:0/dm/uuid", "CRYPT-LUKS2-0123\n");
+  EXPECT_EQ(Of(CheckDataDirectory(data(), files()), "device").verdict, Verdict::kGood);
+}
+
+TEST_F(DoctorTest, ADirectoryToBeIsJudgedByItsParent) {
+  const Findings findings = CheckDataDirectory((root_ / "no/such").string(), files());
+  EXPECT_EQ(Of(findings, "access rights").verdict, Verdict::kNote);
+  EXPECT_EQ(Of(findings, "file system").verdict, Verdict::kGood);
+}
+
+TEST_F(DoctorTest, ALedgerInsideTheDataDirectoryIsAnError) {
+  MakeData();
+  EXPECT_EQ(Of(CheckLedger(data() + "/ledger", data()), "erasure ledger").verdict, Verdict::kError);
+  EXPECT_EQ(Of(CheckLedger(data() + "-ledger", data()), "erasure ledger").verdict, Verdict::kNote);
+}
+
+TEST_F(DoctorTest, AShortWeightsFileIsAnError) {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  file += header + "12345678";
+  Put("model/config.json", R"({"format": "lethe-model/1"})");
+  Put("model/model.safetensors", file);
+  const std::string model = (root_ / "model").string();
+  EXPECT_EQ(Of(CheckModel(model), "model").verdict, Verdict::kGood);
+  Put("model/model.safetensors", file.substr(0, file.size() - 1));
+  EXPECT_EQ(Of(CheckModel(model), "model").verdict, Verdict::kError);
+  for (size_t size = 0; size < file.size(); ++size) {
+    Put("model/model.safetensors", file.substr(0, size));
+    EXPECT_EQ(Of(CheckModel(model), "model").verdict, Verdict::kError) << size;
+  }
+  Put("model/config.json", R"({"format": "another"})");
+  EXPECT_EQ(Of(CheckModel(model), "model").verdict, Verdict::kError);
+}
+
+TEST_F(DoctorTest, TheProgramSaysItWithItsExitCode) {
+  const ProgramRun bad =
+      RunLethe({"doctor", "--server=127.0.0.1:1", "--model", (root_ / "no-model").string()});
+  EXPECT_EQ(bad.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(bad.out, HasSubstr("ERROR    model: config.json cannot be read"));
+  EXPECT_THAT(bad.out, HasSubstr("note     server: none answers at 127.0.0.1:1"));
+  const ProgramRun json = RunLethe({"doctor", "--json", "--server=127.0.0.1:1"});
+  EXPECT_THAT(json.out, HasSubstr(R"({"check":"processor","verdict":"ok")"));
+}
+
+}  // namespace
+}  // namespace lethe::client
