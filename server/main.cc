@@ -23,6 +23,7 @@
 #include "server/rpc/request_key.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/server_core.h"
+#include "server/session_keeper.h"
 #include "server/store/data_directory.h"
 #include "server/store/secret_file.h"
 
@@ -75,8 +76,30 @@ void EndProcess(const absl::Status& failure) {
   std::_Exit(1);
 }
 
-absl::Status Recover(const DataDirectory& data, ServerCore* core) {
+// --check: what is damaged on standard output.
+absl::Status Check(const RecoverySummary& summary, const ServerCore& core) {
+  const int64_t num_named = CheckStoredSessions(core.sessions, [] { return true; });
+  for (const auto& entry :
+       core.sessions.List("", static_cast<size_t>(core.sessions.num_sessions()))) {
+    if (absl::IsDataLoss(entry->Availability())) {
+      std::printf("quarantined %s\n", entry->session_id.c_str());
+    }
+  }
+  std::printf("%lld sessions, %lld damaged, %lld of these without their names\n",
+              static_cast<long long>(core.sessions.num_sessions() + summary.num_unnamed),
+              static_cast<long long>(num_named + summary.num_unnamed),
+              static_cast<long long>(summary.num_unnamed));
+  if (num_named + summary.num_unnamed == 0 && !summary.requests_lost) return absl::OkStatus();
+  return absl::DataLossError("the data directory is damaged");
+}
+
+absl::StatusOr<RecoverySummary> Recover(const DataDirectory& data, ServerCore* core) {
   const RecoveryReport& report = data.store_report();
+  if (report.num_damaged_places + report.num_damaged_intents > 0) {
+    LogError(absl::StrCat("sessions.db is damaged in ", report.num_damaged_places, " places, and ",
+                          report.num_damaged_intents,
+                          " unfinished changes: sessions that this touches are quarantined"));
+  }
   if (report.finished + report.abandoned > 0) {
     LogInfo(absl::StrCat("unfinished at the last end: ", report.finished,
                          " changes finished, as their record is in the log, ", report.abandoned,
@@ -97,7 +120,14 @@ absl::Status Recover(const DataDirectory& data, ServerCore* core) {
                          " sessions were stored under another numerics id or device kind and are "
                          "evaluated anew: their state digests change"));
   }
-  return absl::OkStatus();
+  return summary;
+}
+
+ResidentOptions ResidentOptionsOf(const ServerOptions& options) {
+  ResidentOptions resident;
+  resident.max_bytes = options.resident_mib << 20;
+  resident.idle_seconds = options.idle_minutes * 60;
+  return resident;
 }
 
 absl::Status Run(const ServerOptions& options) {
@@ -115,7 +145,8 @@ absl::Status Run(const ServerOptions& options) {
   core.record_spki = data->record_spki();
   LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
   NumericsId();  // the self-test runs before the first call, not in it
-  LETHE_RETURN_IF_ERROR(Recover(*data, &core));
+  LETHE_ASSIGN_OR_RETURN(const RecoverySummary summary, Recover(*data, &core));
+  if (options.check) return Check(summary, core);
   LETHE_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start(&core, {options.listen_address, options.max_message_bytes}));
@@ -131,7 +162,10 @@ absl::Status Run(const ServerOptions& options) {
         absl::StrCat("the audit log is frozen, nothing will be certified: ", frozen.message()));
   }
   int signal = 0;
-  sigwait(&signals, &signal);
+  {
+    const SessionKeeper keeper(ResidentOptionsOf(options), &core.sessions);
+    sigwait(&signals, &signal);
+  }
   LogInfo(
       absl::StrCat("stopping; running calls may go on for ", options.drain_seconds, " seconds"));
   server->Shutdown(options.drain_seconds);

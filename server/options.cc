@@ -52,6 +52,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
           ->type_name("DIR");
   app.add_flag("--no-model", options->no_model, "Serve vector sessions alone, which need no model")
       ->excludes(model);
+  app.add_flag(
+      "--check", options->check,
+      "Read every stored session, name those that are damaged, and exit: 0 = none, 1 = some");
   app.add_option("--data", options->data_directory,
                  "Directory for sessions, keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")
@@ -87,6 +90,16 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "MiB a session may store of what its memories took from the inputs, so that a "
                  "Forget need not evaluate the model; the oldest are dropped first and evaluated "
                  "again when needed (a Forget may hold as much again while it runs)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option(
+         "--resident-mib", options->resident_mib,
+         "MiB that sessions may hold in memory before those used longest ago leave it until "
+         "they are used again; 0 = no limit")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--idle-minutes", options->idle_minutes,
+                 "After so long without use a session leaves memory; 0 = never")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--max-message-bytes", options->max_message_bytes, "Largest request")

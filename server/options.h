@@ -28,9 +28,12 @@ struct ServerOptions {
   std::string origin = "lethe.dev/audit/local";
   int compute_threads = 1;
   bool no_model = false;  // vector sessions only
+  bool check = false;     // read what is stored, report, end
   int64_t max_sessions = 256;
   int64_t max_vectors = 65'536;
   int64_t stored_input_mib = 256;
+  int64_t resident_mib = 4096;
+  int64_t idle_minutes = 30;
   int max_message_bytes = 8 << 20;
   int drain_seconds = 10;
   LogLevel log_level = LogLevel::kInfo;

@@ -12,6 +12,7 @@
 
 #include "server/bench/benches.h"
 #include "server/bench/kernel_bench.h"
+#include "server/bench/store_bench.h"
 #include "server/process_setup.h"
 
 namespace {
@@ -23,7 +24,7 @@ int ExitCode(const CLI::App& app, const CLI::ParseError& error) {
   if (app.get_subcommands().empty() && !rest.empty() && rest[0][0] != '-') {
     std::fprintf(stderr,
                  "lethe bench: unknown command '%s'; there are: model, forget, server, recall, "
-                 "svdd, kernels",
+                 "svdd, store, kernels",
                  rest[0].c_str());
   } else {
     std::fprintf(stderr, "lethe bench: %s", error.what());
@@ -38,6 +39,32 @@ int ExitCode(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsDataLoss(status)
              ? 2
              : 1;
+}
+
+void AddStoreBench(CLI::App* app, lethe::bench::StoreBenchOptions* options, absl::Status* status) {
+  CLI::App* store = app->add_subcommand(
+      "store", "sessions on disk: appends, Forgets, bytes, and a start after kill -9");
+  store->add_option("--model", options->model_directory,
+                    "sessions of this model (default: vector sessions)");
+  store->add_option("--data", options->directory,
+                    "an empty directory for the files, which stay (default: a temporary one)");
+  store->add_option("--sessions", options->sessions, "sessions in the data directory")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  store->add_option("--inputs", options->inputs, "inputs of a session, at least 8")
+      ->check(CLI::Range(int64_t{8}, int64_t{1} << 16))
+      ->capture_default_str();
+  store->add_option("--forgets", options->forgets, "Forgets measured, one a session")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  store->add_option("--threads", options->threads, "callers at once")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  store->add_option("--runs", options->runs, "starts, at most 6")
+      ->check(CLI::Range(1, 6))
+      ->capture_default_str();
+  store->add_flag("--json", options->json, "one JSON object per line");
+  store->callback([options, status] { *status = lethe::bench::RunStoreBench(*options); });
 }
 
 int Run(int argc, char** argv) {
@@ -97,6 +124,8 @@ int Run(int argc, char** argv) {
       ->capture_default_str();
   solver->add_flag("--json", solver_options.json, "one JSON object per line");
   solver->callback([&] { status = lethe::bench::RunSvddBench(solver_options); });
+  lethe::bench::StoreBenchOptions store_options;
+  AddStoreBench(&app, &store_options, &status);
   CLI::App* kernels = app.add_subcommand(
       "kernels", "a session's kernels on a device, one by one, beside other people's");
   lethe::bench::KernelBenchOptions kernel_options;

@@ -72,6 +72,12 @@ absl::StatusOr<JournalState> JournalState::FromRows(absl::Span<const StoredRow> 
   return state;
 }
 
+JournalState JournalState::Damaged(absl::Span<const StoredRow> rows) {
+  JournalState state;
+  state.damaged_rows.assign(rows.begin(), rows.end());
+  return state;
+}
+
 int64_t JournalState::num_inputs() const {
   int64_t count = 0;
   for (const Segment& segment : segments) count += segment.num_inputs;
@@ -83,7 +89,19 @@ uint64_t JournalState::end_id() const { return segments.empty() ? 1 : segments.b
 std::vector<DataKeyRef> JournalState::keys() const {
   std::vector<DataKeyRef> keys = {meta_key};
   for (const Segment& segment : segments) keys.push_back(segment.key);
+  for (const StoredRow& row : damaged_rows) keys.push_back(row.key);
   return keys;
+}
+
+std::vector<int64_t> JournalState::row_ids() const {
+  std::vector<int64_t> ids;
+  const auto add = [&ids](const std::vector<StoredRow>& rows) {
+    for (const StoredRow& row : rows) ids.push_back(row.row_id);
+  };
+  add(meta_rows);
+  for (const Segment& segment : segments) add(segment.rows);
+  add(damaged_rows);
+  return ids;
 }
 
 int64_t JournalState::num_inputs_before(uint64_t token_id) const {

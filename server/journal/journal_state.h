@@ -7,7 +7,8 @@
 // Shapes:    a segment takes kSegmentInputs inputs or kSegmentBytes, whatever comes first.
 // Units:     token_ids, half-open.
 // Requires:  `next` of a draft has -(i + 1) for the row_id of the i-th row to add until FillIn.
-// Rejects:   FromRows: DATA_LOSS: a row of no known kind, or segments that overlap.
+// Rejects:   FromRows: DATA_LOSS: a row of no known kind, or segments that overlap. Damaged takes any rows: they can be
+//            destroyed.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   compatible.
@@ -44,12 +45,16 @@ struct JournalState {
   DataKeyRef meta_key;
   std::vector<StoredRow> meta_rows;
   std::vector<Segment> segments;  // by token_id
+  std::vector<StoredRow> damaged_rows;
 
   static absl::StatusOr<JournalState> FromRows(absl::Span<const StoredRow> rows);
+  static JournalState Damaged(absl::Span<const StoredRow> rows);
   int64_t num_inputs() const;
   // Behind the last stored input; 1 when there is none.
   uint64_t end_id() const;
+  // Its own: those that go with it.
   std::vector<DataKeyRef> keys() const;
+  std::vector<int64_t> row_ids() const;
   // The number of stored inputs with smaller ids.
   int64_t num_inputs_before(uint64_t token_id) const;
 };

@@ -36,7 +36,7 @@ absl::Status SessionJournal::Apply(JournalDraft draft, Durability durability) {
   return draft.dead_keys.empty() ? absl::OkStatus() : store_->Erase(draft.dead_keys);
 }
 
-absl::Status SessionJournal::Begin(std::string snapshot, SessionJournal* other,
+absl::Status SessionJournal::Begin(std::string snapshot, std::string name, SessionJournal* other,
                                    std::string other_delta) {
   MutexLock lock(&write_mutex_);
   MutexLock other_lock(&other->write_mutex_);
@@ -44,6 +44,8 @@ absl::Status SessionJournal::Begin(std::string snapshot, SessionJournal* other,
   other->delta_bytes_ += other_delta.size();
   JournalDraft draft = StartDraft();
   LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), true, store_));
+  draft.change.name = std::move(name);
+  draft.change.name_key = other->state_.meta_key;
   JournalDraft other_draft = other->StartDraft();
   if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
   std::vector<StoreChange> changes;
@@ -57,8 +59,9 @@ absl::Status SessionJournal::Begin(std::string snapshot, SessionJournal* other,
   const std::vector<StoredRow>& added = *stored;
   draft.change = std::move(changes[0]);
   other_draft.change = std::move(changes[1]);
-  draft.FillIn(absl::MakeConstSpan(added).first(1));
-  other_draft.FillIn(absl::MakeConstSpan(added).subspan(1));
+  const size_t num_own = draft.change.add.size();
+  draft.FillIn(absl::MakeConstSpan(added).first(num_own));
+  other_draft.FillIn(absl::MakeConstSpan(added).subspan(num_own));
   state_ = std::move(draft.next);
   other->state_ = std::move(other_draft.next);
   return absl::OkStatus();
@@ -69,10 +72,8 @@ absl::Status SessionJournal::Destroy(SessionJournal* other, std::string other_de
   MutexLock other_lock(&other->write_mutex_);
   std::vector<StoreChange> changes(1);
   changes[0].session = number_;
-  for (const StoredRow& row : state_.meta_rows) changes[0].remove.push_back(row.row_id);
-  for (const Segment& segment : state_.segments) {
-    for (const StoredRow& row : segment.rows) changes[0].remove.push_back(row.row_id);
-  }
+  changes[0].remove = state_.row_ids();
+  changes[0].is_all = true;
   JournalDraft other_draft = other->StartDraft();
   other->delta_bytes_ += other_delta.size();
   if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
@@ -82,11 +83,26 @@ absl::Status SessionJournal::Destroy(SessionJournal* other, std::string other_de
   other_draft.change = std::move(changes[1]);
   other_draft.FillIn(added);
   other->state_ = std::move(other_draft.next);
-  const std::vector<DataKeyRef> keys = state_.keys();
+  std::vector<DataKeyRef> keys = state_.keys();
+  // A damaged row may say a key that is another session's.
+  if (!state_.damaged_rows.empty()) {
+    LETHE_ASSIGN_OR_RETURN(keys, store_->Unreferenced(keys));
+  }
   state_ = JournalState();
   MutexLock drawn_lock(&drawn_mutex_);
   drawn_ = Inputs();
   return store_->Erase(keys);
+}
+
+absl::Status SessionJournal::StartOver(std::string snapshot) {
+  MutexLock lock(&write_mutex_);
+  snapshot_bytes_ = snapshot.size();
+  JournalDraft draft = StartDraft();
+  draft.change.remove = state_.row_ids();
+  draft.change.is_all = true;
+  draft.next = JournalState();
+  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), true, store_));
+  return Apply(std::move(draft), Durability::kSynced);
 }
 
 absl::Status SessionJournal::AddMeta(std::string delta, Durability durability) {
@@ -209,6 +225,8 @@ absl::StatusOr<DecodedInputs> SessionJournal::ReadInputs() {
   }
   return decoded;
 }
+
+absl::StatusOr<std::string> SessionJournal::ReadName() { return store_->ReadName(number_); }
 
 int64_t SessionJournal::num_inputs() const {
   MutexLock lock(&write_mutex_);

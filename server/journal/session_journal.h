@@ -47,8 +47,12 @@ class SessionJournal {
   SessionJournal(const SessionJournal&) = delete;
   SessionJournal& operator=(const SessionJournal&) = delete;
 
-  // The first snapshot of a new session, and, in the same transaction, a delta of another journal.
-  absl::Status Begin(std::string snapshot, SessionJournal* other, std::string other_delta);
+  // The first snapshot of a new session, and, in the same transaction, a delta of another journal, under whose key the
+  // session's name is kept too.
+  absl::Status Begin(std::string snapshot, std::string name, SessionJournal* other,
+                     std::string other_delta);
+  // This snapshot alone, under a new key, in place of rows that are damaged. Keys that others may use stay.
+  absl::Status StartOver(std::string snapshot);
   // Everything of the session goes, and is erased; with a delta of another journal likewise.
   absl::Status Destroy(SessionJournal* other, std::string other_delta);
 
@@ -66,7 +70,10 @@ class SessionJournal {
   // DATA_LOSS too when inputs are missing that were stored before the last meta row.
   absl::StatusOr<std::vector<std::string>> ReadMeta();
   absl::StatusOr<DecodedInputs> ReadInputs();
+  // The session's id as Begin kept it; DATA_LOSS when that is damaged too.
+  absl::StatusOr<std::string> ReadName();
   int64_t num_inputs() const;
+  int64_t number() const { return number_; }
   bool is_empty() const;  // nothing is stored, not even a snapshot
 
  private:

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "server/model/model.h"
 #include "server/model/numerics_id.h"
 #include "server/recovery/stored_answers.h"
+#include "server/session_registry/restore.h"
 #include "server/session_registry/saved_session.h"
 
 namespace lethe {
@@ -30,14 +33,25 @@ std::shared_ptr<const Model> FindModel(const ModelSet& models, const audit::Sha2
   return nullptr;
 }
 
-// Everything of a stored session that can be checked without evaluating it.
+// Everything of a stored session but its inputs.
 struct Checked {
   SavedSession saved;
   std::unique_ptr<SessionJournal> journal;
   std::vector<audit::Opening> openings;
   std::vector<std::shared_ptr<StoredAnswer>> answers;  // of saved.requests
-  int64_t num_inputs = 0;
 };
+
+// A name that does not open is of no consequence while the session's own rows do.
+absl::Status CheckName(const std::string& session_id, SessionJournal* journal) {
+  const absl::StatusOr<std::string> name = journal->ReadName();
+  if (absl::IsNotFound(name.status())) return absl::OkStatus();
+  if (!name.ok()) {
+    LogError(absl::StrCat("stored session ", journal->number(),
+                          ": the name that is kept apart is damaged, the session is not"));
+    return absl::OkStatus();
+  }
+  return *name == session_id ? absl::OkStatus() : absl::DataLossError("stored session: two names");
+}
 
 absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
                               absl::Span<const StoredRow> rows) {
@@ -48,6 +62,7 @@ absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
   LETHE_ASSIGN_OR_RETURN(const std::vector<std::string> meta, checked.journal->ReadMeta());
   LETHE_ASSIGN_OR_RETURN(checked.saved, ReadMeta(meta));
   SavedSession& saved = checked.saved;
+  LETHE_RETURN_IF_ERROR(CheckName(saved.session_id, checked.journal.get()));
   saved.counters.next_token_id = std::max(saved.counters.next_token_id, end_id);
   for (RecordRef& ref : saved.record_refs) {
     absl::StatusOr<uint64_t> index = sources.log->FindLeaf(ref.leaf_hash);
@@ -66,64 +81,37 @@ absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
                            DecodeAnswer(request.answer, saved.record_refs));
     checked.answers.push_back(std::move(answer));
   }
-  LETHE_ASSIGN_OR_RETURN(const DecodedInputs inputs, checked.journal->ReadInputs());
-  checked.num_inputs = inputs.inputs.size();
   return checked;
 }
 
-SessionEntry::Stored StoredModelSession(const RecoverySources& sources, const SavedSession& saved,
-                                        const std::shared_ptr<const Model>& model,
-                                        SessionJournal* journal) {
+SessionEntry::Stored StoredOf(const RecoverySources& sources, const SavedSession& saved,
+                              const std::shared_ptr<const Model>& model) {
   SessionEntry::Stored stored;
-  stored.model = model;
-  stored.options.memory = saved.model->memory;
-  stored.options.stored_input_bytes = sources.stored_input_bytes;
-  stored.restore =
-      [model, journal, options = stored.options,
-       next_token_id =
-           saved.counters.next_token_id]() -> absl::StatusOr<std::unique_ptr<AnySession>> {
-    LETHE_ASSIGN_OR_RETURN(DecodedInputs decoded, journal->ReadInputs());
-    LETHE_ASSIGN_OR_RETURN(
-        std::unique_ptr<Session> session,
-        Session::Rebuild(model, options, std::move(decoded.inputs), next_token_id));
-    return session;
-  };
-  return stored;
-}
-
-SessionEntry::Stored StoredVectorSession(const SavedSession& saved, SessionJournal* journal) {
-  SessionEntry::Stored stored;
-  stored.vector_options = saved.vectors;
-  stored.restore = [journal, options = saved.vectors, counters = saved.counters,
-                    selected = saved.selected]() -> absl::StatusOr<std::unique_ptr<AnySession>> {
-    LETHE_ASSIGN_OR_RETURN(DecodedInputs decoded, journal->ReadInputs());
-    StoredVectors vectors;
-    vectors.inputs = std::move(decoded.inputs);
-    vectors.keys = std::move(decoded.keys);
-    vectors.values = std::move(decoded.values);
-    vectors.next_token_id = counters.next_token_id;
-    vectors.epoch = counters.vector_epoch;
-    vectors.selected = selected;
-    LETHE_ASSIGN_OR_RETURN(std::unique_ptr<VectorSession> session,
-                           VectorSession::Rebuild(options, std::move(vectors)));
-    return session;
-  };
+  stored.id = saved.session_id;
+  stored.name = saved.display_name;
+  stored.create_time_us = saved.create_time_us;
+  if (saved.model.has_value()) {
+    stored.model = model;
+    stored.options.memory = saved.model->memory;
+    stored.options.stored_input_bytes = sources.stored_input_bytes;
+    if (model == nullptr) {
+      stored.unavailable = ModelNotLoadedError(saved.session_id, saved.model->name);
+    }
+  } else {
+    stored.vector_options = saved.vectors;
+  }
   return stored;
 }
 
 std::shared_ptr<SessionEntry> MakeEntry(const RecoverySources& sources, Checked checked,
                                         const std::shared_ptr<const Model>& model) {
   SavedSession& saved = checked.saved;
-  SessionJournal* const journal = checked.journal.get();
-  SessionEntry::Stored stored = model != nullptr
-                                    ? StoredModelSession(sources, saved, model, journal)
-                                    : StoredVectorSession(saved, journal);
-  stored.id = saved.session_id;
-  stored.name = saved.display_name;
-  stored.create_time_us = saved.create_time_us;
+  SessionEntry::Stored stored = StoredOf(sources, saved, model);
   stored.journal = std::move(checked.journal);
+  const bool available = stored.unavailable.ok();
   auto entry = std::make_shared<SessionEntry>(std::move(stored));
   FairMutexLock lock(&entry->mutex);
+  if (available) entry->restore = RestoreFrom(*entry, saved.counters, saved.selected);
   entry->mark = saved.mark;
   const audit::Sha256Digest newest =
       saved.record_refs.empty() ? audit::Sha256Digest{} : saved.record_refs.back().leaf_hash;
@@ -137,14 +125,38 @@ std::shared_ptr<SessionEntry> MakeEntry(const RecoverySources& sources, Checked 
   return entry;
 }
 
-void RecoverOne(const RecoverySources& sources, int64_t number, absl::Span<const StoredRow> rows,
-                SessionRegistry* registry, RecoverySummary* summary) {
-  absl::StatusOr<Checked> checked = Check(sources, number, rows);
-  if (!checked.ok()) {
-    ++summary->num_quarantined;
+// What is damaged keeps its place: it says so to whoever asks for it by name, and can be deleted.
+void QuarantineOne(const RecoverySources& sources, int64_t number, absl::Span<const StoredRow> rows,
+                   const absl::Status& cause, SessionRegistry* registry, RecoverySummary* summary) {
+  ++summary->num_quarantined;
+  SessionEntry::Stored stored;
+  stored.journal =
+      std::make_unique<SessionJournal>(sources.store, number, JournalState::Damaged(rows));
+  absl::StatusOr<std::string> name = stored.journal->ReadName();
+  if (!name.ok()) {
+    ++summary->num_unnamed;
+    registry->CountUnnamed();
     LogError(absl::StrCat("stored session ", number,
-                          " is damaged and stays on disk unserved: ", checked.status().message()));
+                          " is damaged, its name with it, and stays on "
+                          "disk unserved: ",
+                          cause.message()));
     return;
+  }
+  stored.id = *std::move(name);
+  auto entry = std::make_shared<SessionEntry>(std::move(stored));
+  {
+    FairMutexLock lock(&entry->mutex);
+    entry->Quarantine(cause);
+  }
+  registry->Adopt(std::move(entry));
+}
+
+void RecoverOne(const RecoverySources& sources, int64_t number, absl::Span<const StoredRow> rows,
+                bool incomplete, SessionRegistry* registry, RecoverySummary* summary) {
+  absl::StatusOr<Checked> checked = Check(sources, number, rows);
+  if (incomplete) checked = absl::DataLossError("rows are missing, or are not the session's");
+  if (!checked.ok()) {
+    return QuarantineOne(sources, number, rows, checked.status(), registry, summary);
   }
   const SavedSession& saved = checked->saved;
   std::shared_ptr<const Model> model;
@@ -154,27 +166,47 @@ void RecoverOne(const RecoverySources& sources, int64_t number, absl::Span<const
       ++summary->num_waiting;
       LogError(absl::StrCat("stored session ", number, " waits on disk: its model ",
                             saved.model->name, " is not loaded, or with other weights"));
-      return;
     }
   }
-  ++summary->num_sessions;
-  summary->num_inputs += checked->num_inputs;
-  if (saved.numerics_id != NumericsId() || saved.device_kind != kDeviceKind) ++summary->num_moved;
+  if (model != nullptr || !saved.model.has_value()) {
+    ++summary->num_sessions;
+    summary->num_inputs += checked->journal->num_inputs();
+    if (saved.numerics_id != NumericsId() || saved.device_kind != kDeviceKind) ++summary->num_moved;
+  }
   registry->Adopt(MakeEntry(sources, *std::move(checked), model));
 }
 
+absl::Status ReadRequests(SessionJournal* journal, SessionRegistry* registry) {
+  LETHE_ASSIGN_OR_RETURN(const std::vector<std::string> meta, journal->ReadMeta());
+  LETHE_ASSIGN_OR_RETURN(const SavedSession saved, ReadMeta(meta));
+  for (const RequestTable::Saved& request : saved.requests) {
+    LETHE_ASSIGN_OR_RETURN(std::shared_ptr<StoredAnswer> answer, DecodeAnswer(request.answer, {}));
+    registry->AdoptRequest(request, std::move(answer));
+  }
+  return absl::OkStatus();
+}
+
+// Without them a repeated creation or deletion is not known as such: worth a report, not the sessions.
 absl::Status RecoverRegistry(const RecoverySources& sources, absl::Span<const StoredRow> rows,
-                             SessionRegistry* registry) {
-  LETHE_ASSIGN_OR_RETURN(JournalState state, JournalState::FromRows(rows));
-  auto journal = std::make_unique<SessionJournal>(sources.store, kRegistryNumber, std::move(state));
-  if (!journal->is_empty()) {
-    LETHE_ASSIGN_OR_RETURN(const std::vector<std::string> meta, journal->ReadMeta());
-    LETHE_ASSIGN_OR_RETURN(const SavedSession saved, ReadMeta(meta));
-    for (const RequestTable::Saved& request : saved.requests) {
-      LETHE_ASSIGN_OR_RETURN(std::shared_ptr<StoredAnswer> answer,
-                             DecodeAnswer(request.answer, {}));
-      registry->AdoptRequest(request, std::move(answer));
-    }
+                             bool incomplete, SessionRegistry* registry, RecoverySummary* summary) {
+  absl::StatusOr<JournalState> state = JournalState::FromRows(rows);
+  if (incomplete) state = absl::DataLossError("rows are missing, or are not the registry's");
+  std::unique_ptr<SessionJournal> journal;
+  absl::Status read = state.status();
+  if (read.ok()) {
+    journal = std::make_unique<SessionJournal>(sources.store, kRegistryNumber, *std::move(state));
+    if (!journal->is_empty()) read = ReadRequests(journal.get(), registry);
+  }
+  if (!read.ok()) {
+    if (!absl::IsDataLoss(read)) return read;
+    summary->requests_lost = true;
+    LogError(
+        absl::StrCat("the requests of CreateSession and DeleteSession are damaged; repeats of "
+                     "earlier ones will not be recognised: ",
+                     read.message()));
+    journal = std::make_unique<SessionJournal>(sources.store, kRegistryNumber,
+                                               JournalState::Damaged(rows));
+    LETHE_RETURN_IF_ERROR(journal->StartOver(WriteSnapshot(SavedSession())));
   }
   return registry->UseStore(sources.store, std::move(journal));
 }
@@ -186,12 +218,32 @@ absl::StatusOr<RecoverySummary> RecoverSessions(const RecoverySources& sources,
   const auto start = std::chrono::steady_clock::now();
   RecoverySummary summary;
   LETHE_ASSIGN_OR_RETURN(auto by_session, sources.store->AllRows());
-  LETHE_RETURN_IF_ERROR(RecoverRegistry(sources, by_session[kRegistryNumber], registry));
+  LETHE_ASSIGN_OR_RETURN(const std::set<int64_t> incomplete, sources.store->Incomplete());
+  for (const int64_t number : incomplete) by_session[number];  // all of its rows may be gone
+  LETHE_RETURN_IF_ERROR(RecoverRegistry(sources, by_session[kRegistryNumber],
+                                        incomplete.count(kRegistryNumber) > 0, registry, &summary));
   for (const auto& [number, rows] : by_session) {
-    if (number != kRegistryNumber) RecoverOne(sources, number, rows, registry, &summary);
+    if (number == kRegistryNumber) continue;
+    RecoverOne(sources, number, rows, incomplete.count(number) > 0, registry, &summary);
   }
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return summary;
+}
+
+int64_t CheckStoredSessions(const SessionRegistry& registry, const std::function<bool()>& go_on) {
+  constexpr size_t kPage = 100;
+  int64_t num_quarantined = 0;
+  std::string after;
+  while (true) {
+    const std::vector<std::shared_ptr<SessionEntry>> page = registry.List(after, kPage);
+    if (page.empty()) return num_quarantined;
+    for (const std::shared_ptr<SessionEntry>& entry : page) {
+      if (!go_on()) return num_quarantined;
+      FairMutexLock lock(&entry->mutex);
+      if (absl::IsDataLoss(entry->CheckStored())) ++num_quarantined;
+    }
+    after = page.back()->session_id;
+  }
 }
 
 }  // namespace lethe

@@ -1,23 +1,26 @@
-// RecoverSessions: brings the stored sessions back at start.
+// RecoverSessions, CheckStoredSessions: bring the stored sessions back at start, and find what is damaged.
 //
 // Equation:  a recovered session has the state digest of the one that was stored: its state is evaluated again from its
 //            inputs, of which it is a function (contract C1), when it is first used.
 // Shapes:    none.
 // Units:     seconds.
 // Requires:  SessionStore::Recover has run; the models are loaded; nobody uses the registry yet.
-// Rejects:   DATA_LOSS, UNAVAILABLE: the store as a whole cannot be read, or the registry's own rows.
-// Effects:   every row is read and authenticated. A session with a damaged row, or with a record that the log does not
-//            hold, is quarantined: it stays on disk as it is, is reported and never served. One whose model is not
-//            loaded (by digest) waits on disk and is reported: other weights would make another session of it. One that
-//            was stored under another numerics id or device kind is served; its digest is that of a fresh
-//            session here, and it is reported.
+// Rejects:   UNAVAILABLE: the store as a whole cannot be read.
+// Effects:   RecoverSessions reads and authenticates everything but inputs; those are when a session is first used, or by
+//            CheckStoredSessions, whatever comes first. A session with a damaged row, a row in the wrong place, or a
+//            record that the log does not hold is quarantined: it stays on disk as it is, says so to whoever asks for it,
+//            is reported and never served, and can be deleted. One whose model is not loaded (by digest) waits likewise:
+//            other weights would make another session of it. One that was stored under another numerics id or device
+//            kind is served; its digest is that of a fresh session here, and it is reported. When the registry's own
+//            rows are damaged it starts without them, and this is reported.
 // Numerics:  none here.
-// Threads:   one thread.
+// Threads:   RecoverSessions: one thread. CheckStoredSessions: safe; it holds one session's lock at a time.
 #ifndef LETHE_SERVER_RECOVERY_RECOVERY_H_
 #define LETHE_SERVER_RECOVERY_RECOVERY_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 
@@ -40,12 +43,18 @@ struct RecoverySummary {
   int64_t num_inputs = 0;    // of these
   int64_t num_moved = 0;     // of these: stored under another numerics id or device kind
   int64_t num_quarantined = 0;
-  int64_t num_waiting = 0;  // their model is not loaded
+  int64_t num_unnamed = 0;     // of these: not even their names are known
+  int64_t num_waiting = 0;     // their model is not loaded
+  bool requests_lost = false;  // of CreateSession and DeleteSession
   double seconds = 0.0;
 };
 
 absl::StatusOr<RecoverySummary> RecoverSessions(const RecoverySources& sources,
                                                 SessionRegistry* registry);
+
+// Reads the inputs of every session that is not in memory; returns how many are quarantined by now. `go_on` is asked
+// before each.
+int64_t CheckStoredSessions(const SessionRegistry& registry, const std::function<bool()>& go_on);
 
 }  // namespace lethe
 

@@ -1,5 +1,6 @@
 #include "server/rpc/message_conversion.h"
 
+#include "server/error/error_info.h"
 #include "server/rpc/vector_conversion.h"
 
 namespace lethe {
@@ -47,6 +48,9 @@ void SetSession(const SessionEntry& entry, v1::Session* message) {
   const SessionInfo info = entry.Info();
   const MemoryOverrides& memory = entry.options.memory;
   message->set_session_id(entry.session_id);
+  if (const auto info_of = GetErrorInfo(entry.Availability()); info_of.has_value()) {
+    message->set_unavailable_reason(info_of->reason);
+  }
   if (entry.model != nullptr) message->set_model(entry.model->config().name);
   if (entry.vector_options.has_value()) {
     SetVectorOptions(*entry.vector_options, message->mutable_vector_options());

@@ -36,7 +36,9 @@ absl::Status CheckSessionPageToken(const std::string& page_token) {
 absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core,
                                                           const std::string& session_id) {
   LETHE_RETURN_IF_ERROR(CheckSessionId(session_id));
-  return core.sessions.Find(session_id);
+  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<SessionEntry> entry, core.sessions.Find(session_id));
+  LETHE_RETURN_IF_ERROR(entry->Availability());
+  return entry;
 }
 
 absl::Status CheckRequestId(const std::string& request_id) {

@@ -33,6 +33,13 @@ class ABSL_LOCKABLE FairMutex {
     const uint64_t ticket = next_ticket_++;
     while (ticket != now_serving_) changed_.Wait(&mutex_);
   }
+  // False when somebody holds the mutex or waits for it.
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    MutexLock lock(&mutex_);
+    if (next_ticket_ != now_serving_) return false;
+    ++next_ticket_;
+    return true;
+  }
   void Unlock() ABSL_UNLOCK_FUNCTION() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     MutexLock lock(&mutex_);
     ++now_serving_;

@@ -1,16 +1,40 @@
 #include "server/session_registry/session_entry.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
+#include "server/diagnostics/log.h"
 #include "server/error/error_info.h"
 
 namespace lethe {
+
+int64_t NowSteadyMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 absl::Status SessionDeletedError() {
   return WithErrorInfo(absl::AbortedError("session_id: the session was deleted meanwhile"),
                        {"SESSION_DELETED", {{"field", "session_id"}}});
+}
+
+absl::Status QuarantinedError(const std::string& session_id) {
+  return WithErrorInfo(
+      absl::DataLossError("session_id: what is stored of the session is damaged; it stays on disk "
+                          "and is not served, and can be deleted"),
+      {"SESSION_QUARANTINED", {{"field", "session_id"}, {"session_id", session_id}}});
+}
+
+absl::Status ModelNotLoadedError(const std::string& session_id, const std::string& model) {
+  return WithErrorInfo(
+      absl::FailedPreconditionError("session_id: the session waits on disk: its model is not "
+                                    "loaded, or with other weights"),
+      {"MODEL_NOT_LOADED",
+       {{"field", "session_id"}, {"session_id", session_id}, {"model", model}}});
 }
 
 absl::Status WrongSessionKindError(absl::string_view want) {
@@ -50,7 +74,44 @@ SessionEntry::SessionEntry(Stored stored)
       options(stored.options),
       vector_options(stored.vector_options),
       journal(std::move(stored.journal)),
-      restore(std::move(stored.restore)) {}
+      unavailable_(std::move(stored.unavailable)) {}
+
+absl::Status SessionEntry::Availability() const {
+  MutexLock lock(&info_mutex_);
+  return unavailable_;
+}
+
+void SessionEntry::Quarantine(const absl::Status& cause) {
+  LogError(absl::StrCat("stored session ", journal->number(),
+                        " is damaged and stays on disk unserved: ", cause.message()));
+  restore = nullptr;
+  MutexLock lock(&info_mutex_);
+  unavailable_ = QuarantinedError(session_id);
+}
+
+absl::Status SessionEntry::CheckStored() {
+  if (session != nullptr || !restore) return Availability();
+  const absl::Status status = journal->ReadInputs().status();
+  if (!absl::IsDataLoss(status)) return status;
+  Quarantine(status);
+  return Availability();
+}
+
+void SessionEntry::Clear() {
+  session.reset();
+  restore = nullptr;
+  for (const std::shared_ptr<SessionFork>& fork : LiveForks()) {
+    FairMutexLock fork_lock(&fork->mutex);
+    fork->session.reset();
+  }
+  records.DestroyOpenings();
+  requests = RequestTable();
+  {
+    MutexLock lock(&info_mutex_);
+    unavailable_ = absl::OkStatus();
+  }
+  Publish();
+}
 
 absl::Status SessionEntry::CheckHasModel() const {
   return model != nullptr ? absl::OkStatus() : WrongSessionKindError("a session of a model");
@@ -61,8 +122,14 @@ absl::Status SessionEntry::CheckHasVectors() const {
 }
 
 absl::StatusOr<AnySession*> SessionEntry::LiveSession() {
+  last_use_us_ = NowSteadyMicros();
+  if (session == nullptr) LETHE_RETURN_IF_ERROR(Availability());
   if (session == nullptr && restore) {
     absl::StatusOr<std::unique_ptr<AnySession>> restored = restore();
+    if (absl::IsDataLoss(restored.status())) {
+      Quarantine(restored.status());
+      return Availability();
+    }
     if (!restored.ok()) return WithDefaultReason(restored.status(), "SESSION_STORE");
     session = *std::move(restored);
     restore = nullptr;
@@ -73,12 +140,14 @@ absl::StatusOr<AnySession*> SessionEntry::LiveSession() {
 }
 
 absl::StatusOr<Session*> SessionEntry::LiveModelSession() {
+  if (session == nullptr) LETHE_RETURN_IF_ERROR(Availability());
   LETHE_RETURN_IF_ERROR(CheckHasModel());
   LETHE_RETURN_IF_ERROR(LiveSession().status());
   return static_cast<Session*>(session.get());
 }
 
 absl::StatusOr<VectorSession*> SessionEntry::LiveVectorSession() {
+  if (session == nullptr) LETHE_RETURN_IF_ERROR(Availability());
   LETHE_RETURN_IF_ERROR(CheckHasVectors());
   LETHE_RETURN_IF_ERROR(LiveSession().status());
   return static_cast<VectorSession*>(session.get());
@@ -126,8 +195,13 @@ void SessionEntry::Publish() {
     }
     info.num_snapshots = static_cast<int64_t>(session->snapshot_ranks().size());
     info.num_support_vectors = session->num_support_vectors();
-  } else if (restore) {
+  } else if (restore || !Availability().ok()) {
+    // What is known of one that left memory stays known; it costs nothing there.
+    const SessionInfo last = Info();
     info.num_inputs = journal->num_inputs();
+    info.num_support_vectors = last.num_support_vectors;
+    info.epoch = last.epoch;
+    info.num_slow_solves = last.num_slow_solves;
   }
   MutexLock lock(&info_mutex_);
   info_ = info;

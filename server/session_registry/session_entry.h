@@ -6,7 +6,7 @@
 // Units:     times in microseconds since the epoch (informational).
 // Requires:  lock order: SessionEntry::mutex, then SessionFork::mutex of its forks in list order,
 //            then a compute slot (server/scheduler), then SessionEntry::info_mutex.
-// Rejects:   Live…: ABORTED, reason SESSION_DELETED, once the session was deleted. CheckHas…, and
+// Rejects:   Live…: ABORTED, reason SESSION_DELETED, once the session was deleted; what Availability says. CheckHas…, and
 //            Live… of one kind: FAILED_PRECONDITION, reason WRONG_SESSION_KIND.
 //            BeginWrite: ABORTED, reason SESSION_BUSY, while another writer runs.
 // Effects:   none.
@@ -15,6 +15,7 @@
 #ifndef LETHE_SERVER_SESSION_REGISTRY_SESSION_ENTRY_H_
 #define LETHE_SERVER_SESSION_REGISTRY_SESSION_ENTRY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,8 +37,15 @@
 
 namespace lethe {
 
+// Of a steady clock, as SessionEntry::last_use_us.
+int64_t NowSteadyMicros();
+
 // ABORTED, reason SESSION_DELETED.
 absl::Status SessionDeletedError();
+
+// DATA_LOSS, reason SESSION_QUARANTINED, and FAILED_PRECONDITION, reason MODEL_NOT_LOADED.
+absl::Status QuarantinedError(const std::string& session_id);
+absl::Status ModelNotLoadedError(const std::string& session_id, const std::string& model);
 
 // The sum of the Forgets that a history went through; a stream compares two to notice one in
 // between.
@@ -85,7 +93,9 @@ struct SessionEntry {
                int64_t now_us);
   SessionEntry(std::string id, std::string name, std::unique_ptr<VectorSession> new_session,
                int64_t now_us);
-  // Of a stored session that is not in memory: `restore` brings it there.
+  using RestoreFunction = std::function<absl::StatusOr<std::unique_ptr<AnySession>>()>;
+  // Of a stored session that is not in memory; its `restore`, set next, brings it there. One that cannot be used has
+  // none, and `unavailable` says why.
   struct Stored {
     std::string id;
     std::string name;
@@ -94,7 +104,7 @@ struct SessionEntry {
     SessionOptions options;
     std::optional<VectorOptions> vector_options;
     std::unique_ptr<SessionJournal> journal;
-    std::function<absl::StatusOr<std::unique_ptr<AnySession>>()> restore;
+    absl::Status unavailable;
   };
   explicit SessionEntry(Stored stored);
 
@@ -104,6 +114,16 @@ struct SessionEntry {
   const std::shared_ptr<const Model> model;  // null: a vector session
   const SessionOptions options;              // of a model's session
   const std::optional<VectorOptions> vector_options;
+
+  // OK, or why the session cannot be used, and nothing but DeleteSession applies to it: DATA_LOSS, reason
+  // SESSION_QUARANTINED; FAILED_PRECONDITION, reason MODEL_NOT_LOADED.
+  absl::Status Availability() const;
+  // What is stored is damaged: from now on the session is not served.
+  void Quarantine(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // What is stored of a session that is not in memory can be read; DATA_LOSS and quarantine otherwise.
+  absl::Status CheckStored() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // The session was deleted: nothing of it is left here.
+  void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   absl::Status CheckHasModel() const;
   absl::Status CheckHasVectors() const;
@@ -123,13 +143,15 @@ struct SessionEntry {
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   SessionInfo Info() const;
+  // Of the last Live… call, steady clock; 0: none yet.
+  int64_t last_use_us() const { return last_use_us_; }
 
   FairMutex mutex;
   std::unique_ptr<AnySession> session
       ABSL_GUARDED_BY(mutex);  // null once deleted, and until `restore`
   // Null: the session lives in memory alone. Set before anybody else sees the entry.
   std::unique_ptr<SessionJournal> journal;
-  std::function<absl::StatusOr<std::unique_ptr<AnySession>>()> restore ABSL_GUARDED_BY(mutex);
+  RestoreFunction restore ABSL_GUARDED_BY(mutex);
   HistoryMark mark ABSL_GUARDED_BY(mutex);
   bool writing ABSL_GUARDED_BY(mutex) = false;
   RequestTable requests ABSL_GUARDED_BY(mutex);
@@ -138,8 +160,10 @@ struct SessionEntry {
   std::vector<RecordRef> record_refs ABSL_GUARDED_BY(mutex);  // by seq, from 1
 
  private:
+  std::atomic<int64_t> last_use_us_{0};
   mutable Mutex info_mutex_;
   SessionInfo info_ ABSL_GUARDED_BY(info_mutex_);
+  absl::Status unavailable_ ABSL_GUARDED_BY(info_mutex_);
 };
 
 }  // namespace lethe

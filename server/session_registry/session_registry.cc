@@ -49,8 +49,14 @@ std::string RandomSessionId() {
   return id;
 }
 
-absl::Status SessionNotFound() {
-  return WithErrorInfo(absl::NotFoundError("session_id: no such session"),
+// `num_unnamed`: stored sessions that may be the one.
+absl::Status SessionNotFound(int64_t num_unnamed) {
+  std::string message = "session_id: no such session";
+  if (num_unnamed > 0) {
+    absl::StrAppend(&message, " that can be read; ", num_unnamed,
+                    " on disk are damaged, their names with them");
+  }
+  return WithErrorInfo(absl::NotFoundError(message),
                        {"SESSION_NOT_FOUND", {{"field", "session_id"}}});
 }
 
@@ -98,7 +104,7 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Find(
     const std::string& session_id) const {
   MutexLock lock(&mutex_);
   const auto found = sessions_.find(session_id);
-  if (found == sessions_.end()) return SessionNotFound();
+  if (found == sessions_.end()) return SessionNotFound(num_unnamed_);
   return found->second;
 }
 
@@ -139,7 +145,8 @@ absl::Status SessionRegistry::StoreNew(const RequestKey& request, const StoredAn
     FairMutexLock lock(&entry->mutex);
     snapshot = WriteSnapshot(SaveEntry(*entry));
   }
-  return WithStoreReason(entry->journal->Begin(std::move(snapshot), journal_.get(),
+  return WithStoreReason(entry->journal->Begin(std::move(snapshot), entry->session_id,
+                                               journal_.get(),
                                                delta.request ? WriteDelta(delta) : ""));
 }
 
@@ -154,15 +161,7 @@ absl::StatusOr<int64_t> SessionRegistry::Destroy(const RequestKey& request, Sess
     LETHE_RETURN_IF_ERROR(WithStoreReason(
         entry->journal->Destroy(journal_.get(), delta.request ? WriteDelta(delta) : "")));
   }
-  entry->session.reset();
-  entry->restore = nullptr;
-  for (const std::shared_ptr<SessionFork>& fork : entry->LiveForks()) {
-    FairMutexLock fork_lock(&fork->mutex);
-    fork->session.reset();
-  }
-  entry->records.DestroyOpenings();
-  entry->requests = RequestTable();
-  entry->Publish();
+  entry->Clear();
   return num_inputs;
 }
 
@@ -186,6 +185,11 @@ void SessionRegistry::Adopt(std::shared_ptr<SessionEntry> entry) {
   MutexLock lock(&mutex_);
   const std::string session_id = entry->session_id;
   sessions_[session_id] = std::move(entry);
+}
+
+void SessionRegistry::CountUnnamed() {
+  MutexLock lock(&mutex_);
+  ++num_unnamed_;
 }
 
 void SessionRegistry::AdoptRequest(const RequestTable::Saved& saved,

@@ -56,6 +56,8 @@ class SessionRegistry {
   absl::Status UseStore(SessionStore* store, std::unique_ptr<SessionJournal> own);
   // Before the first call: a stored session, and a request that a stored answer answers.
   void Adopt(std::shared_ptr<SessionEntry> entry);
+  // A stored session that is damaged, its name with it: why an id may not be found.
+  void CountUnnamed();
   void AdoptRequest(const RequestTable::Saved& saved, std::shared_ptr<StoredAnswer> answer);
   // Answers of Create and Delete; what follows the kind.
   static absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeCreate(ByteReader* reader);
@@ -79,6 +81,7 @@ class SessionRegistry {
   const int64_t max_sessions_;
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<SessionEntry>> sessions_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_unnamed_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lethe

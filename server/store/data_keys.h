@@ -57,6 +57,7 @@ class DataKeys {
 
   absl::StatusOr<DataKeyRef> NewKey();
   absl::Status Sync();
+  bool has_unsynced() const { return dirty_; }
   absl::StatusOr<audit::Secret32> Find(const DataKeyRef& ref) const;
   absl::Status Destroy(absl::Span<const DataKeyRef> refs);
   // Destroys every key, and whatever else is in a slot, that `used` does not name.

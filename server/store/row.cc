@@ -21,7 +21,25 @@ std::string AssociatedOf(const StoreId& store, int64_t session, const StoredRow&
   return writer.Take();
 }
 
+std::string AssociatedOfName(const StoreId& store, int64_t session) {
+  ByteWriter writer;
+  writer.String("lethe-name-v1");
+  writer.Raw(store.data(), store.size());
+  writer.I64(session);
+  return writer.Take();
+}
+
 }  // namespace
+
+std::string SealName(const StoreId& store, int64_t session, const audit::Secret32& key,
+                     absl::string_view name) {
+  return audit::SealAes256Gcm(key, AssociatedOfName(store, session), name);
+}
+
+absl::StatusOr<std::string> OpenName(const StoreId& store, int64_t session,
+                                     const audit::Secret32& key, absl::string_view sealed) {
+  return audit::OpenAes256Gcm(key, AssociatedOfName(store, session), sealed);
+}
 
 std::string SealRow(const StoreId& store, int64_t session, const StoredRow& row,
                     const audit::Secret32& key, absl::string_view body) {

@@ -23,7 +23,11 @@
 
 namespace lethe {
 
-enum class RowKind : int64_t { kMeta = 1, kInputs = 2 };
+enum class RowKind : int64_t {
+  kMeta = 1,
+  kInputs = 2,
+  kSnapshot = 3,  // a state that the session can go on from; its span: what it was evaluated from
+};
 
 // What is told of a row's inputs without opening it.
 struct RowSpan {
@@ -53,6 +57,12 @@ struct StoredRow {
   DataKeyRef key;
   RowSpan span;
 };
+
+// The name of a session, kept beside its rows.
+std::string SealName(const StoreId& store, int64_t session, const audit::Secret32& key,
+                     absl::string_view name);
+absl::StatusOr<std::string> OpenName(const StoreId& store, int64_t session,
+                                     const audit::Secret32& key, absl::string_view sealed);
 
 std::string SealRow(const StoreId& store, int64_t session, const StoredRow& row,
                     const audit::Secret32& key, absl::string_view body);

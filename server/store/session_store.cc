@@ -16,8 +16,12 @@ namespace lethe {
 
 SessionStore::SessionStore(const SessionStoreOptions& options, const StoreId& id,
                            std::unique_ptr<audit::SqliteDatabase> database,
-                           std::unique_ptr<DataKeys> keys)
-    : options_(options), id_(id), database_(std::move(database)), keys_(std::move(keys)) {}
+                           std::unique_ptr<DataKeys> keys, std::unique_ptr<CommitMark> mark)
+    : options_(options),
+      id_(id),
+      database_(std::move(database)),
+      keys_(std::move(keys)),
+      mark_(std::move(mark)) {}
 
 SessionStore::~SessionStore() = default;
 
@@ -30,21 +34,15 @@ absl::StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(
   LETHE_ASSIGN_OR_RETURN(
       std::unique_ptr<DataKeys> keys,
       has_keys ? DataKeys::Open(keys_path, opened.id) : DataKeys::Create(keys_path, opened.id));
-  std::unique_ptr<SessionStore> store(
-      new SessionStore(options, opened.id, std::move(opened.database), std::move(keys)));
+  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<CommitMark> mark,
+                         CommitMark::Open(options.directory + "/commits", opened.id));
+  LETHE_RETURN_IF_ERROR(mark->Check(opened.num_commits));
+  std::unique_ptr<SessionStore> store(new SessionStore(
+      options, opened.id, std::move(opened.database), std::move(keys), std::move(mark)));
   MutexLock lock(&store->mutex_);
+  store->num_commits_ = opened.num_commits;
   LETHE_RETURN_IF_ERROR(store->LoadCounters());
   return store;
-}
-
-absl::Status SessionStore::LoadCounters() {
-  LETHE_ASSIGN_OR_RETURN(
-      audit::SqliteStatement statement,
-      database_->Prepare("SELECT ifnull(max(row_id), 0), ifnull(max(session), 0) FROM rows"));
-  LETHE_RETURN_IF_ERROR(statement.Step().status());
-  next_row_id_ = statement.ColumnInt64(0) + 1;
-  next_session_ = statement.ColumnInt64(1) + 1;
-  return absl::OkStatus();
 }
 
 absl::Status SessionStore::Fail(const absl::Status& cause) {
@@ -63,59 +61,21 @@ absl::StatusOr<RecoveryReport> SessionStore::Recover(
     const std::function<absl::StatusOr<bool>(const audit::Sha256Digest&)>& is_recorded) {
   MutexLock lock(&mutex_);
   RecoveryReport report;
-  LETHE_ASSIGN_OR_RETURN(const std::vector<Intent> intents, LoadIntents());
+  LETHE_ASSIGN_OR_RETURN(const std::vector<Intent> intents,
+                         LoadIntents(&report.num_damaged_intents));
   for (const Intent& intent : intents) {
     LETHE_ASSIGN_OR_RETURN(const bool happened, is_recorded(intent.leaf_hash));
     LETHE_RETURN_IF_ERROR(Settle(intent, happened));
     ++(happened ? report.finished : report.abandoned);
   }
-  LETHE_ASSIGN_OR_RETURN(const auto rows, LoadRows());
-  std::set<DataKeyRef> used;
-  for (const auto& [session, row] : rows) used.insert(row.key);
+  // The keys of rows that cannot be read go with those of rows that are gone: nothing else tells the two apart.
+  LETHE_ASSIGN_OR_RETURN(const LoadedRows loaded, LoadRows());
+  report.num_damaged_places = loaded.num_damaged_places;
+  LETHE_ASSIGN_OR_RETURN(const std::set<DataKeyRef> used, UsedKeys(loaded));
   if (absl::Status status = keys_->DestroyAllBut(used); !status.ok()) return Fail(status);
   CrashPoint("unused keys are destroyed");
   if (absl::Status status = database_->TruncateWal(); !status.ok()) return Fail(status);
   return report;
-}
-
-absl::StatusOr<std::vector<std::pair<int64_t, StoredRow>>> SessionStore::LoadRows() {
-  LETHE_ASSIGN_OR_RETURN(
-      audit::SqliteStatement statement,
-      database_->Prepare("SELECT row_id, session, kind, slot, generation, first_id, end_id, "
-                         "num_inputs FROM rows ORDER BY row_id"));
-  std::vector<std::pair<int64_t, StoredRow>> rows;
-  while (true) {
-    LETHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
-    if (!found) return rows;
-    StoredRow row;
-    row.row_id = statement.ColumnInt64(0);
-    row.kind = static_cast<RowKind>(statement.ColumnInt64(2));
-    row.key = {static_cast<uint64_t>(statement.ColumnInt64(3)),
-               static_cast<uint64_t>(statement.ColumnInt64(4))};
-    row.span = {static_cast<uint64_t>(statement.ColumnInt64(5)),
-                static_cast<uint64_t>(statement.ColumnInt64(6)), statement.ColumnInt64(7)};
-    rows.emplace_back(statement.ColumnInt64(1), row);
-  }
-}
-
-absl::StatusOr<std::map<int64_t, std::vector<StoredRow>>> SessionStore::AllRows() {
-  MutexLock lock(&mutex_);
-  LETHE_ASSIGN_OR_RETURN(const auto rows, LoadRows());
-  std::map<int64_t, std::vector<StoredRow>> by_session;
-  for (const auto& [session, row] : rows) by_session[session].push_back(row);
-  return by_session;
-}
-
-absl::StatusOr<std::string> SessionStore::Read(int64_t session, const StoredRow& row) {
-  MutexLock lock(&mutex_);
-  const absl::StatusOr<audit::Secret32> key = keys_->Find(row.key);
-  if (!key.ok()) return absl::DataLossError(key.status().message());
-  LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
-                         database_->Prepare("SELECT body FROM rows WHERE row_id = ?"));
-  LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row.row_id));
-  LETHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
-  if (!found) return absl::DataLossError("session store: a row is missing");
-  return OpenRow(id_, session, row, *key, statement.ColumnBlob(0));
 }
 
 int64_t SessionStore::NewSession() {
@@ -129,6 +89,11 @@ absl::StatusOr<DataKeyRef> SessionStore::NewKey() {
   return keys_->NewKey();
 }
 
+StoreCosts SessionStore::costs() const {
+  MutexLock lock(&mutex_);
+  return costs_;
+}
+
 size_t SessionStore::num_keys() const {
   MutexLock lock(&mutex_);
   return keys_->num_keys();
@@ -137,26 +102,46 @@ size_t SessionStore::num_keys() const {
 absl::Status SessionStore::Transact(Durability durability,
                                     const std::function<absl::Status()>& work) {
   LETHE_RETURN_IF_ERROR(broken_);
-  if (absl::Status status = keys_->Sync(); !status.ok()) return Fail(status);
+  if (keys_->has_unsynced()) {
+    const CostTimer timer(&costs_.key_sync);
+    if (absl::Status status = keys_->Sync(); !status.ok()) return Fail(status);
+  }
   CrashPoint("new keys are synced");
+  const CostTimer timer(&costs_.transaction);
   const bool synced = durability == Durability::kSynced;
   if (synced != synced_commits_) {
     LETHE_RETURN_IF_ERROR(database_->SetSyncedCommits(synced));
     synced_commits_ = synced;
   }
+  counting_.clear();
   LETHE_RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
   absl::Status status = work();
+  if (status.ok()) status = WriteHeads();
+  if (status.ok()) status = CountCommit();
   const bool worked = status.ok();
   if (worked) status = database_->Execute("COMMIT");
   CrashPoint("a transaction is committed");
-  if (status.ok()) return status;
+  if (status.ok()) {
+    for (const auto& [session, count] : counting_) heads_[session] = count;
+    ++num_commits_;
+    if (synced) mark_->Note(num_commits_);
+    return status;
+  }
   // Fails only where SQLite has rolled back by itself already.
   database_->Execute("ROLLBACK").IgnoreError();
   return worked && !absl::IsResourceExhausted(status) ? Fail(status) : status;
 }
 
+absl::Status SessionStore::CountCommit() {
+  LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
+                         database_->Prepare("UPDATE identity SET commits = ? WHERE id = 1"));
+  LETHE_RETURN_IF_ERROR(statement.BindInt64(1, static_cast<int64_t>(num_commits_ + 1)));
+  return statement.Run();
+}
+
 absl::StatusOr<std::vector<StoredRow>> SessionStore::Insert(const StoreChange& change) {
   std::vector<StoredRow> stored;
+  RowCount* const count = Counting(change.session);
   LETHE_ASSIGN_OR_RETURN(
       audit::SqliteStatement statement,
       database_->Prepare("INSERT INTO rows(row_id, session, kind, slot, generation, first_id, "
@@ -176,19 +161,30 @@ absl::StatusOr<std::vector<StoredRow>> SessionStore::Insert(const StoreChange& c
     for (const int64_t number : numbers) {
       LETHE_RETURN_IF_ERROR(statement.BindInt64(++parameter, number));
     }
-    LETHE_RETURN_IF_ERROR(statement.BindBlob(
-        ++parameter, SealRow(id_, change.session, stored.back(), key, row.body)));
+    LETHE_RETURN_IF_ERROR(
+        statement.BindBlob(++parameter, Seal(change.session, stored.back(), key, row.body)));
     LETHE_RETURN_IF_ERROR(statement.Run());
+    ++count->num_rows;
+    count->row_sum += static_cast<uint64_t>(stored.back().row_id);
   }
   return stored;
 }
 
-absl::Status SessionStore::Remove(absl::Span<const int64_t> row_ids) {
+std::string SessionStore::Seal(int64_t session, const StoredRow& row, const audit::Secret32& key,
+                               absl::string_view body) {
+  const CostTimer timer(&costs_.seal);
+  return SealRow(id_, session, row, key, body);
+}
+
+absl::Status SessionStore::Remove(int64_t session, absl::Span<const int64_t> row_ids) {
+  RowCount* const count = Counting(session);
   LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
                          database_->Prepare("DELETE FROM rows WHERE row_id = ?"));
   for (const int64_t row_id : row_ids) {
     LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row_id));
     LETHE_RETURN_IF_ERROR(statement.Run());
+    --count->num_rows;
+    count->row_sum -= static_cast<uint64_t>(row_id);
   }
   return absl::OkStatus();
 }
@@ -201,8 +197,10 @@ absl::StatusOr<std::vector<StoredRow>> SessionStore::Apply(absl::Span<const Stor
     for (const StoreChange& change : changes) {
       LETHE_ASSIGN_OR_RETURN(const std::vector<StoredRow> added, Insert(change));
       stored.insert(stored.end(), added.begin(), added.end());
+      LETHE_RETURN_IF_ERROR(WriteName(change));
       if (FaultActive(Fault::kOldRowsKept)) continue;
-      LETHE_RETURN_IF_ERROR(Remove(change.remove));
+      LETHE_RETURN_IF_ERROR(Remove(change.session, change.remove));
+      if (change.is_all) CountAnew(change.session, added);
     }
     return absl::OkStatus();
   };
@@ -228,7 +226,7 @@ absl::StatusOr<std::vector<StoredRow>> SessionStore::Prepare(const StoreChange& 
 absl::Status SessionStore::Settle(const Intent& intent, bool happened) {
   return Transact(Durability::kSynced, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
     if (!happened || !FaultActive(Fault::kOldRowsKept)) {
-      LETHE_RETURN_IF_ERROR(Remove(happened ? intent.doomed : intent.staged));
+      LETHE_RETURN_IF_ERROR(Remove(intent.session, happened ? intent.doomed : intent.staged));
     }
     LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
                            database_->Prepare("DELETE FROM intents WHERE session = ?"));
@@ -257,9 +255,13 @@ absl::Status SessionStore::Abandon(int64_t session) { return SettleIntentOf(sess
 absl::Status SessionStore::Erase(absl::Span<const DataKeyRef> keys) {
   MutexLock lock(&mutex_);
   LETHE_RETURN_IF_ERROR(broken_);
-  if (absl::Status status = keys_->Destroy(keys); !status.ok()) return Fail(status);
+  {
+    const CostTimer timer(&costs_.key_erasure);
+    if (absl::Status status = keys_->Destroy(keys); !status.ok()) return Fail(status);
+  }
   CrashPoint("old keys are destroyed");
   if (FaultActive(Fault::kWalKept)) return absl::OkStatus();
+  const CostTimer timer(&costs_.wal_truncation);
   if (absl::Status status = database_->TruncateWal(); !status.ok()) return Fail(status);
   CrashPoint("the write-ahead log is truncated");
   return absl::OkStatus();

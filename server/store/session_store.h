@@ -8,7 +8,9 @@
 // Units:     session: a number given out here, 0 for the server's own rows. row_ids from 1.
 // Requires:  the SQLite settings of audit/log/sqlite.h. Nobody else uses the directory (the caller's lock file).
 // Rejects:   Open: FAILED_PRECONDITION: another schema, keys of another store, or one of the two files without the
-//            other; DATA_LOSS: a file is damaged as a whole. Read: DATA_LOSS when key or body are not those that
+//            other; DATA_LOSS: a file is damaged as a whole, or the database lacks changes that were durable
+//            (commit_mark.h). Rows on a damaged page are left out of AllRows; RecoveryReport counts such pages, and
+//            intents whose checksum does not fit, which are left alone: the sessions they belong to do not add up. Read: DATA_LOSS when key or body are not those that
 //            were written. Apply, Prepare: RESOURCE_EXHAUSTED when the disk is full: nothing changed.
 // Effects:   Apply is one transaction, durable (or in the operating system's hands, Durability) when it returns; new
 //            keys are synced before it. After a sync or a commit that failed nobody knows what is on disk:
@@ -34,6 +36,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,8 +48,10 @@
 #include "audit/crypto/sha256.h"
 #include "audit/log/sqlite.h"
 #include "kernels/base/mutex.h"
+#include "server/store/commit_mark.h"
 #include "server/store/data_keys.h"
 #include "server/store/row.h"
+#include "server/store/store_costs.h"
 
 namespace lethe {
 
@@ -54,6 +59,10 @@ struct StoreChange {
   int64_t session = 0;
   std::vector<NewRow> add;
   std::vector<int64_t> remove;  // row_ids
+  bool is_all = false;  // nothing else is left of the session: its count of rows begins anew
+  // Of a session that begins: by what it is known when its rows are damaged, sealed under a key that is not its own.
+  std::string name;
+  DataKeyRef name_key;
 };
 
 enum class Durability {
@@ -69,6 +78,8 @@ struct SessionStoreOptions {
 struct RecoveryReport {
   int64_t finished = 0;   // changes whose record is in the log
   int64_t abandoned = 0;  // changes without one
+  int64_t num_damaged_intents = 0;
+  int64_t num_damaged_places = 0;  // of the rows' table
 };
 
 class SessionStore {
@@ -85,6 +96,11 @@ class SessionStore {
   // All rows by session, in row_id order.
   absl::StatusOr<std::map<int64_t, std::vector<StoredRow>>> AllRows();
   absl::StatusOr<std::string> Read(int64_t session, const StoredRow& row);
+  // Sessions that lack rows, or have some that are not theirs: by a count that is kept apart. Where that is damaged and rows
+  // are too, all that have no count.
+  absl::StatusOr<std::set<int64_t>> Incomplete();
+  // What StoreChange::name said.
+  absl::StatusOr<std::string> ReadName(int64_t session);
 
   int64_t NewSession();
   absl::StatusOr<DataKeyRef> NewKey();
@@ -97,12 +113,19 @@ class SessionStore {
   absl::Status Finish(int64_t session);
   absl::Status Abandon(int64_t session);
   absl::Status Erase(absl::Span<const DataKeyRef> keys);
+  // Those that no row names.
+  absl::StatusOr<std::vector<DataKeyRef>> Unreferenced(absl::Span<const DataKeyRef> keys);
   // As after a failed commit, for a failure elsewhere that leaves open what has happened.
   absl::Status GiveUp(const absl::Status& cause);
 
   size_t num_keys() const;
+  StoreCosts costs() const;
 
  private:
+  struct SealedRow {
+    audit::Secret32 key;
+    std::string body;
+  };
   struct Intent {
     int64_t session = 0;
     audit::Sha256Digest leaf_hash{};
@@ -111,18 +134,49 @@ class SessionStore {
   };
 
   SessionStore(const SessionStoreOptions& options, const StoreId& id,
-               std::unique_ptr<audit::SqliteDatabase> database, std::unique_ptr<DataKeys> keys);
+               std::unique_ptr<audit::SqliteDatabase> database, std::unique_ptr<DataKeys> keys,
+               std::unique_ptr<CommitMark> mark);
+
+  // What a session's head says of its rows: how many, and the sum of their row_ids.
+  struct RowCount {
+    int64_t num_rows = 0;
+    uint64_t row_sum = 0;
+    bool operator==(const RowCount& other) const = default;
+  };
+  // By row_id.
+  struct LoadedRows {
+    std::vector<std::pair<int64_t, StoredRow>> rows;  // with their sessions
+    int64_t num_damaged_places = 0;
+  };
 
   absl::Status LoadCounters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<Intent>> LoadIntents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<std::pair<int64_t, StoredRow>>> LoadRows()
+  absl::StatusOr<std::vector<Intent>> LoadIntents(int64_t* num_damaged)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // By rows and by names.
+  absl::StatusOr<std::set<DataKeyRef>> UsedKeys(const LoadedRows& loaded)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<LoadedRows> LoadRows() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LoadRowsFrom(int64_t row_id, std::vector<std::pair<int64_t, StoredRow>>* rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::map<int64_t, RowCount>> LoadHeads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the transaction under way makes of a session's count.
+  RowCount* Counting(int64_t session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountAnew(int64_t session, absl::Span<const StoredRow> rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteHeads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteName(const StoreChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CountCommit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs `work` between BEGIN and COMMIT.
   absl::Status Transact(Durability durability, const std::function<absl::Status()>& work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::vector<StoredRow>> Insert(const StoreChange& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Remove(absl::Span<const int64_t> row_ids) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Seal(int64_t session, const StoredRow& row, const audit::Secret32& key,
+                   absl::string_view body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What Read opens, without the lock.
+  absl::StatusOr<SealedRow> Fetch(const StoredRow& row) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Remove(int64_t session, absl::Span<const int64_t> row_ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status InsertIntent(const Intent& intent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes the intent and one of its lists of rows.
   absl::Status Settle(const Intent& intent, bool happened) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -134,11 +188,16 @@ class SessionStore {
   mutable Mutex mutex_;
   const std::unique_ptr<audit::SqliteDatabase> database_;
   const std::unique_ptr<DataKeys> keys_;
+  const std::unique_ptr<CommitMark> mark_;
   int64_t next_row_id_ ABSL_GUARDED_BY(mutex_) = 1;
   int64_t next_session_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<int64_t, Intent> intents_ ABSL_GUARDED_BY(mutex_);  // by session
+  std::map<int64_t, RowCount> heads_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, RowCount> counting_ ABSL_GUARDED_BY(mutex_);  // of the transaction under way
+  uint64_t num_commits_ ABSL_GUARDED_BY(mutex_) = 0;
   bool synced_commits_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+  StoreCosts costs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lethe

@@ -37,8 +37,9 @@ std::string ChecksumOf(int64_t session, absl::string_view leaf_hash, absl::strin
 absl::Status SessionStore::InsertIntent(const Intent& intent) {
   LETHE_ASSIGN_OR_RETURN(
       audit::SqliteStatement statement,
-      database_->Prepare("INSERT INTO intents(session, leaf_hash, staged, doomed, checksum) "
-                         "VALUES(?, ?, ?, ?, ?)"));
+      database_->Prepare(
+          "INSERT OR REPLACE INTO intents(session, leaf_hash, staged, doomed, checksum) "
+          "VALUES(?, ?, ?, ?, ?)"));
   const absl::string_view leaf_hash = audit::AsStringView(intent.leaf_hash);
   const std::string staged = PackIds(intent.staged);
   const std::string doomed = PackIds(intent.doomed);
@@ -51,7 +52,7 @@ absl::Status SessionStore::InsertIntent(const Intent& intent) {
   return statement.Run();
 }
 
-absl::StatusOr<std::vector<SessionStore::Intent>> SessionStore::LoadIntents() {
+absl::StatusOr<std::vector<SessionStore::Intent>> SessionStore::LoadIntents(int64_t* num_damaged) {
   LETHE_ASSIGN_OR_RETURN(
       audit::SqliteStatement statement,
       database_->Prepare("SELECT session, leaf_hash, staged, doomed, checksum FROM intents"));
@@ -64,11 +65,13 @@ absl::StatusOr<std::vector<SessionStore::Intent>> SessionStore::LoadIntents() {
     const std::string leaf_hash = statement.ColumnBlob(1);
     const std::string staged = statement.ColumnBlob(2);
     const std::string doomed = statement.ColumnBlob(3);
-    // Without it nobody knows which rows are in force.
+    // Without it nobody knows which of its session's rows are in force, and the session does not add up: two snapshots,
+    // or a record that the log does not hold.
     if (statement.ColumnBlob(4) != ChecksumOf(intent.session, leaf_hash, staged, doomed) ||
         leaf_hash.size() != intent.leaf_hash.size() || !UnpackIds(staged, &intent.staged).ok() ||
         !UnpackIds(doomed, &intent.doomed).ok()) {
-      return absl::DataLossError("sessions.db: an intent is damaged");
+      ++*num_damaged;
+      continue;
     }
     std::copy(leaf_hash.begin(), leaf_hash.end(), intent.leaf_hash.begin());
     intents.push_back(std::move(intent));

@@ -14,16 +14,19 @@ namespace {
 
 // "LetS" in ASCII, and the version of the tables below.
 constexpr int64_t kApplicationId = 0x4c657453;
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 constexpr char kCreateTables[] = R"(
-CREATE TABLE identity(id INTEGER PRIMARY KEY CHECK(id = 1), store_id BLOB NOT NULL);
+CREATE TABLE identity(id INTEGER PRIMARY KEY CHECK(id = 1), store_id BLOB NOT NULL,
+  commits INTEGER NOT NULL);
 CREATE TABLE rows(row_id INTEGER PRIMARY KEY, session INTEGER NOT NULL, kind INTEGER NOT NULL,
   slot INTEGER NOT NULL, generation INTEGER NOT NULL, first_id INTEGER NOT NULL,
   end_id INTEGER NOT NULL, num_inputs INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE heads(session INTEGER PRIMARY KEY, num_rows INTEGER NOT NULL, row_sum INTEGER NOT NULL,
+  checksum BLOB NOT NULL, slot INTEGER NOT NULL, generation INTEGER NOT NULL, name BLOB NOT NULL);
 CREATE TABLE intents(session INTEGER PRIMARY KEY, leaf_hash BLOB NOT NULL, staged BLOB NOT NULL,
   doomed BLOB NOT NULL, checksum BLOB NOT NULL);
 PRAGMA application_id = 1281717331;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 )";
 static_assert(kApplicationId == 1281717331);
 
@@ -40,22 +43,26 @@ absl::Status CreateTables(audit::SqliteDatabase* database) {
   LETHE_RETURN_IF_ERROR(database->Execute(kCreateTables));
   {
     LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
-                           database->Prepare("INSERT INTO identity(id, store_id) VALUES(1, ?)"));
+                           database->Prepare("INSERT INTO identity(id, store_id, commits) "
+                                             "VALUES(1, ?, 0)"));
     LETHE_RETURN_IF_ERROR(statement.BindBlob(1, audit::AsStringView(id)));
     LETHE_RETURN_IF_ERROR(statement.Run());
   }
   return database->Execute("COMMIT");
 }
 
-absl::StatusOr<StoreId> ReadId(audit::SqliteDatabase* database) {
-  LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
-                         database->Prepare("SELECT store_id FROM identity WHERE id = 1"));
+absl::Status ReadIdentity(OpenedDatabase* opened) {
+  LETHE_ASSIGN_OR_RETURN(
+      audit::SqliteStatement statement,
+      opened->database->Prepare("SELECT store_id, commits FROM identity WHERE id = 1"));
   LETHE_ASSIGN_OR_RETURN(const bool row, statement.Step());
   const std::string bytes = row ? statement.ColumnBlob(0) : "";
-  StoreId id{};
-  if (bytes.size() != id.size()) return absl::DataLossError("sessions.db: has no identity");
-  std::copy(bytes.begin(), bytes.end(), id.begin());
-  return id;
+  if (bytes.size() != opened->id.size()) {
+    return absl::DataLossError("sessions.db: has no identity");
+  }
+  std::copy(bytes.begin(), bytes.end(), opened->id.begin());
+  opened->num_commits = static_cast<uint64_t>(statement.ColumnInt64(1));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -86,7 +93,7 @@ absl::StatusOr<OpenedDatabase> OpenStoreDatabase(const std::string& path, bool h
                            QueryInt64(database, "SELECT count(*) FROM rows"));
     if (num_rows > 0) return absl::DataLossError("data.keys is missing beside sessions.db");
   }
-  LETHE_ASSIGN_OR_RETURN(opened.id, ReadId(database));
+  LETHE_RETURN_IF_ERROR(ReadIdentity(&opened));
   return opened;
 }
 

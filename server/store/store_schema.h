@@ -25,6 +25,7 @@ namespace lethe {
 struct OpenedDatabase {
   std::unique_ptr<audit::SqliteDatabase> database;
   StoreId id{};
+  uint64_t num_commits = 0;
 };
 
 absl::StatusOr<OpenedDatabase> OpenStoreDatabase(const std::string& path, bool has_keys);

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/error/error_info.h"
 #include "tests/server/durable_world.h"
 #include "tests/server/store_testing.h"
 #include "tests/testing/fault_switch.h"
@@ -21,10 +20,6 @@ namespace lethe::testing {
 namespace {
 
 using ::testing::IsEmpty;
-
-std::string ReasonOf(const absl::Status& status) {
-  return GetErrorInfo(status).value_or(ErrorInfo{}).reason;
-}
 
 class DurableSessionTest : public ::testing::Test {
  protected:
@@ -152,18 +147,26 @@ TEST_F(DurableSessionTest, ADamagedSessionIsQuarantinedAndTheOthersAreServed) {
   const SessionView view = world_.View(third);
   Execute("UPDATE rows SET body = substr(body, 2) WHERE session = 1 AND kind = 2");
   ASSERT_OK(world_.Open());
-  EXPECT_EQ(world_.summary.num_quarantined, 1);
-  EXPECT_EQ(world_.summary.num_sessions, 2);
-  EXPECT_THAT(world_.registry().Find(first), StatusIs(absl::StatusCode::kNotFound));
+  // Inputs are read when they are needed, or by the check that follows a start.
+  EXPECT_EQ(world_.summary.num_sessions, 3);
+  EXPECT_OK(world_.Find(first)->Availability());
+  EXPECT_EQ(CheckStoredSessions(world_.registry(), [] { return true; }), 1);
+  EXPECT_EQ(ReasonOf(world_.Find(first)->Availability()), "SESSION_QUARANTINED");
+  EXPECT_EQ(ReasonOf(world_.Append(first, "more", "", "").status()), "SESSION_QUARANTINED");
+  EXPECT_EQ(ReasonOf(world_.Forget(first, "label", "").status()), "SESSION_QUARANTINED");
   EXPECT_TRUE(world_.View(third) == view);
+  ASSERT_OK(world_.Open());
+  EXPECT_EQ(ReasonOf(world_.RunCertify(first, "").status()), "SESSION_QUARANTINED");
+  EXPECT_EQ(ReasonOf(world_.Find(first)->Availability()), "SESSION_QUARANTINED");
   // Rows that are gone are missed like rows that have changed.
   Execute("DELETE FROM rows WHERE session = 2 AND kind = 1");
   ASSERT_OK(world_.Open());
-  EXPECT_EQ(world_.summary.num_quarantined, 2);
+  EXPECT_EQ(world_.summary.num_quarantined, 1);
+  EXPECT_EQ(ReasonOf(world_.Find(second)->Availability()), "SESSION_QUARANTINED");
   EXPECT_TRUE(world_.View(third) == view);
   Execute("DELETE FROM rows WHERE session = 3 AND kind = 2");
   ASSERT_OK(world_.Open());
-  EXPECT_EQ(world_.summary.num_quarantined, 3);
+  EXPECT_EQ(world_.summary.num_quarantined, 2);
 }
 
 TEST_F(DurableSessionTest, ASessionWaitsForItsModel) {
@@ -173,6 +176,7 @@ TEST_F(DurableSessionTest, ASessionWaitsForItsModel) {
   ASSERT_OK(world_.Open(false));
   EXPECT_EQ(world_.summary.num_waiting, 1);
   EXPECT_EQ(world_.summary.num_sessions, 0);
+  EXPECT_EQ(ReasonOf(world_.Append(id, "more", "", "").status()), "MODEL_NOT_LOADED");
   ASSERT_OK(world_.Open());
   EXPECT_TRUE(world_.View(id) == view);
 }
@@ -294,6 +298,28 @@ TEST_F(DurableSessionTest, AKillAtEveryPointOfAForget) {
     EXPECT_GE(num_before, 2);
     EXPECT_GE(num_after, 5);
   }
+}
+
+TEST_F(DurableSessionTest, ADamagedIntentQuarantinesItsSession) {
+  ForgetCase test(false);
+  DurableWorld& world = test.world;
+  ASSERT_OK(world.Open());
+  const std::string other = world.NewVectorSession()->session_id;
+  // Behind the commit of what is prepared.
+  ASSERT_TRUE(RunKilled(2, &world, [&] { world.Forget(test.id, "patient", "f1").IgnoreError(); }));
+  sqlite3* database = nullptr;
+  const std::string path = world.data_path() + "/sessions/sessions.db";
+  ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(
+      sqlite3_exec(database, "UPDATE intents SET checksum = x'00'", nullptr, nullptr, nullptr),
+      SQLITE_OK);
+  ASSERT_EQ(sqlite3_changes(database), 1);
+  sqlite3_close(database);
+  ASSERT_OK(world.Open());
+  EXPECT_EQ(world.data->store_report().num_damaged_intents, 1);
+  EXPECT_EQ(world.summary.num_quarantined, 1);
+  EXPECT_EQ(ReasonOf(world.Find(test.id)->Availability()), "SESSION_QUARANTINED");
+  EXPECT_OK(world.AppendRows(other, 3, 1, "", ""));
 }
 
 TEST_F(DurableSessionTest, EveryWipeOfAForgetIsNeeded) {

@@ -12,6 +12,7 @@
 #include "server/certification/certifier.h"
 #include "server/certification/forgetter.h"
 #include "server/certification/selection.h"
+#include "server/error/error_info.h"
 #include "server/generation/generation.h"
 #include "server/generation/ingest.h"
 #include "server/recovery/recovery.h"
@@ -20,6 +21,11 @@
 #include "tests/server/serving_testing.h"
 
 namespace lethe::testing {
+
+// The machine-readable cause; empty when there is none.
+inline std::string ReasonOf(const absl::Status& status) {
+  return GetErrorInfo(status).value_or(ErrorInfo{}).reason;
+}
 
 // What a client can ask of a session; equal before and after a restart.
 struct SessionView {
