@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -130,13 +132,54 @@ ResidentOptions ResidentOptionsOf(const ServerOptions& options) {
   return resident;
 }
 
+absl::StatusOr<std::vector<std::string>> ReadCheckpoints(const std::vector<std::string>& paths) {
+  std::vector<std::string> notes;
+  for (const std::string& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    notes.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (!file.is_open()) {
+      return absl::InvalidArgumentError(absl::StrCat("--expect-checkpoint: cannot read ", path));
+    }
+  }
+  return notes;
+}
+
+// The change of a key that the options ask for.
+std::optional<KeyChange> RequestedChange(const ServerOptions& options) {
+  if (options.rotate_record_key) return KeyChange{KeyChange::Kind::kRotateRecordKey, "", {}};
+  if (!options.rotate_log_key.empty()) {
+    return KeyChange{KeyChange::Kind::kRotateLogKey, options.rotate_log_key, {}};
+  }
+  if (!options.restore_log.empty()) {
+    return KeyChange{KeyChange::Kind::kRestoreLog, options.restore_log, {}};
+  }
+  return std::nullopt;
+}
+
+absl::Status ChangeKey(const ServerOptions& options, KeyChange change) {
+  LETHE_ASSIGN_OR_RETURN(change.held_heads, ReadCheckpoints(options.expected_checkpoints));
+  LETHE_ASSIGN_OR_RETURN(
+      const std::string origin,
+      DataDirectory::ChangeKey(options.data_directory, options.erasure_ledger, change));
+  std::printf("the log is %s; hand out the new %s/trust.txt\n", origin.c_str(),
+              options.data_directory.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status Run(const ServerOptions& options) {
+  if (const std::optional<KeyChange> change = RequestedChange(options)) {
+    return ChangeKey(options, *change);
+  }
   const sigset_t signals = BlockStopSignals();
   ServerCore core(options.compute_threads, options.max_sessions);
   core.max_vectors = options.max_vectors;
   core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
+  LogPolicy log_policy;
+  log_policy.adopt = options.adopt_log;
+  LETHE_ASSIGN_OR_RETURN(log_policy.expected_heads, ReadCheckpoints(options.expected_checkpoints));
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
-                         DataDirectory::Open(options.data_directory, options.origin, EndProcess));
+                         DataDirectory::Open(options.data_directory, options.origin, EndProcess,
+                                             options.erasure_ledger, log_policy));
   // An answer that is kept for a repeat is found by the request's hash, by the next process too.
   LETHE_ASSIGN_OR_RETURN(const audit::Secret32 request_key,
                          LoadOrCreateSecret(options.data_directory + "/sessions/request.key"));

@@ -34,6 +34,43 @@ void AddLogLevel(CLI::App* app, ServerOptions* options) {
       ->default_str("info");
 }
 
+CLI::Validator LogName() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return IsLogName(text) ? "" : "want printable ASCII without space and '+'";
+      },
+      "");
+}
+
+// docs/audit-log.md has what they do.
+void AddLogOptions(CLI::App* app, ServerOptions* options) {
+  app->add_option("--origin", options->origin,
+                  "Name of a new audit log: no space, no '+' [lethe.dev/audit/local]")
+      ->check(LogName())
+      ->type_name("NAME");
+  app->add_option("--expect-checkpoint", options->expected_checkpoints,
+                  "Signed head of the log that was kept elsewhere (a checkpoint); the log must "
+                  "extend it, or it is frozen; may be given several times")
+      ->type_name("FILE");
+  app->add_flag("--adopt-log", options->adopt_log,
+                "Take the log for the newest copy there is, although its anchor in the erasure "
+                "ledger's directory is gone");
+  CLI::Option_group* change = app->add_option_group("Keys", "Changes a key and ends");
+  change->add_flag("--rotate-record-key", options->rotate_record_key,
+                   "New key for signing records; the log says from which record on it is valid");
+  change
+      ->add_option("--rotate-log-key", options->rotate_log_key,
+                   "Close the log and begin the next one under this name and a new key")
+      ->check(LogName())
+      ->type_name("NAME");
+  change
+      ->add_option("--restore-log", options->restore_log,
+                   "Leave a frozen log as it is and begin another one, whose first record says so")
+      ->check(LogName())
+      ->type_name("NAME");
+  change->require_option(0, 1);
+}
+
 }  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options) {
@@ -59,6 +96,12 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "Directory for sessions, keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")
       ->capture_default_str();
+  app.add_option(
+         "--erasure-ledger", options->erasure_ledger,
+         "Directory of the erasure ledger, which makes a restored copy of --data forget what "
+         "was forgotten since; no part of any backup, and needed to start [the --data "
+         "directory's name with -ledger behind it]")
+      ->type_name("DIR");
   app.add_option("--listen", options->listen_address,
                  "Address to serve on, without encryption; port 0 takes any free port")
       ->check(CLI::Validator(
@@ -68,14 +111,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
           ""))
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--origin", options->origin, "Name of the audit log: no space, no '+'")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return IsLogName(text) ? "" : "want printable ASCII without space and '+'";
-          },
-          ""))
-      ->type_name("NAME")
-      ->capture_default_str();
+  AddLogOptions(&app, options);
   app.add_option("--compute-threads", options->compute_threads,
                  "Evaluations that may run at once; the others wait in order")
       ->check(CLI::Range(1, 1024))
@@ -116,7 +152,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   try {
     app.parse(argc, argv);
     // Not CLI11's required(), which would come before an unknown option's name.
-    if (options->model_directories.empty() && !options->no_model) {
+    const bool changes_key = options->rotate_record_key || !options->rotate_log_key.empty() ||
+                             !options->restore_log.empty();
+    if (options->model_directories.empty() && !options->no_model && !changes_key) {
       throw CLI::RequiredError("--model (or --no-model)");
     }
   } catch (const CLI::ParseError& error) {

@@ -24,8 +24,15 @@ namespace lethe {
 struct ServerOptions {
   std::vector<std::string> model_directories;
   std::string data_directory = "lethe-data";
+  std::string erasure_ledger;  // empty: beside the data directory
   std::string listen_address = "127.0.0.1:7070";
-  std::string origin = "lethe.dev/audit/local";
+  std::string origin;  // empty: the log's own, or of a new log kDefaultOrigin (data_directory.h)
+  std::vector<std::string> expected_checkpoints;  // paths
+  bool adopt_log = false;
+  // At most one; then the server changes the key and ends.
+  bool rotate_record_key = false;
+  std::string rotate_log_key;  // the new origin
+  std::string restore_log;     // likewise
   int compute_threads = 1;
   bool no_model = false;  // vector sessions only
   bool check = false;     // read what is stored, report, end

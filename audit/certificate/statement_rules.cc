@@ -27,17 +27,6 @@ absl::Status CheckText(absl::string_view field, absl::string_view text) {
   return absl::OkStatus();
 }
 
-// RFC 3339 in UTC with whole seconds: "2026-09-20T12:34:56Z". The calendar is not checked: nothing
-// rests on it.
-absl::Status CheckTime(absl::string_view field, absl::string_view text) {
-  constexpr absl::string_view kPattern = "dddd-dd-ddTdd:dd:ddZ";
-  bool ok = text.size() == kPattern.size();
-  for (size_t i = 0; ok && i < text.size(); ++i) {
-    ok = kPattern[i] == 'd' ? text[i] >= '0' && text[i] <= '9' : text[i] == kPattern[i];
-  }
-  return ok ? absl::OkStatus() : Invalid(field, "a time as 2026-09-20T12:34:56Z");
-}
-
 absl::Status CheckSet(absl::string_view field, const CommittedSet& set) {
   if ((set.count == 0) != (set.root == MerkleEmptyRoot())) {
     return Invalid(field, "the empty tree's root exactly when count is 0");
@@ -146,6 +135,16 @@ absl::Status CheckForgetFields(const Statement& statement) {
 
 }  // namespace
 
+// The calendar is not checked: nothing rests on it.
+absl::Status CheckIssuedAt(absl::string_view field, absl::string_view text) {
+  constexpr absl::string_view kPattern = "dddd-dd-ddTdd:dd:ddZ";
+  bool ok = text.size() == kPattern.size();
+  for (size_t i = 0; ok && i < text.size(); ++i) {
+    ok = kPattern[i] == 'd' ? text[i] >= '0' && text[i] <= '9' : text[i] == kPattern[i];
+  }
+  return ok ? absl::OkStatus() : Invalid(field, "a time as 2026-09-20T12:34:56Z");
+}
+
 absl::Status CheckStatementFields(const Statement& statement) {
   LETHE_RETURN_IF_ERROR(CheckText("predicate.log", statement.log_origin));
   if (!ValidateKeyName(statement.log_origin).ok()) {
@@ -156,7 +155,7 @@ absl::Status CheckStatementFields(const Statement& statement) {
                    absl::StrCat(kNonceBytesMin, " to ", kNonceBytesMax, " bytes"));
   }
   LETHE_RETURN_IF_ERROR(CheckText("predicate.requestId", statement.request_id));
-  LETHE_RETURN_IF_ERROR(CheckTime("predicate.issuedAt", statement.issued_at));
+  LETHE_RETURN_IF_ERROR(CheckIssuedAt("predicate.issuedAt", statement.issued_at));
   LETHE_RETURN_IF_ERROR(CheckText("predicate.engine.build", statement.engine.build));
   LETHE_RETURN_IF_ERROR(CheckText("predicate.engine.algorithm", statement.engine.algorithm));
   LETHE_RETURN_IF_ERROR(CheckText("predicate.engine.device", statement.engine.device_kind));

@@ -1,4 +1,4 @@
-// CheckStatementFields: the rules that every statement keeps field by field, when written and when
+// CheckStatementFields, CheckIssuedAt: the rules that every statement keeps field by field, when written and when
 // read.
 //
 // Equation:  none.
@@ -21,6 +21,8 @@ namespace lethe::audit {
 inline constexpr size_t kTextBytesMax = 256;
 
 absl::Status CheckStatementFields(const Statement& statement);
+// RFC 3339 in UTC with whole seconds, as 2026-09-20T12:34:56Z.
+absl::Status CheckIssuedAt(absl::string_view field, absl::string_view text);
 
 }  // namespace lethe::audit
 

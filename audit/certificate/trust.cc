@@ -25,15 +25,21 @@ absl::Status ParseRange(absl::string_view text, TrustedRecordKey* key) {
 }
 
 absl::Status ParseRecordKey(absl::Span<const absl::string_view> words, TrustStore* trust) {
-  if (words.size() != 2 && words.size() != 3) {
-    return absl::InvalidArgumentError("want: record <SPKI in hex> [<first>-[<last>]]");
+  if (words.size() < 2 || words.size() > 4) {
+    return absl::InvalidArgumentError("want: record <SPKI in hex> [<first>-[<last>] [<origin>]]");
   }
   LETHE_ASSIGN_OR_RETURN(const std::string spki, HexDecode(words[1]));
   LETHE_ASSIGN_OR_RETURN(const Ed25519PublicKey key, Ed25519PublicKey::FromSpkiDer(spki));
   TrustedRecordKey entry{key};
-  if (words.size() == 3) LETHE_RETURN_IF_ERROR(ParseRange(words[2], &entry));
+  if (words.size() > 2) LETHE_RETURN_IF_ERROR(ParseRange(words[2], &entry));
+  if (words.size() > 3) {
+    LETHE_RETURN_IF_ERROR(ValidateKeyName(words[3]));
+    entry.origin = std::string(words[3]);
+  }
   for (const TrustedRecordKey& other : trust->record_keys) {
-    if (other.key == key) return absl::InvalidArgumentError("key is repeated");
+    const bool one_log =
+        other.origin.empty() || entry.origin.empty() || other.origin == entry.origin;
+    if (other.key == key && one_log) return absl::InvalidArgumentError("key is repeated");
   }
   trust->record_keys.push_back(entry);
   return absl::OkStatus();
@@ -75,14 +81,27 @@ absl::StatusOr<TrustStore> ParseTrust(absl::string_view text) {
   return trust;
 }
 
+bool IsValidAt(const TrustStore& trust, const Ed25519PublicKey& key, absl::string_view origin,
+               uint64_t leaf_index) {
+  for (const TrustedRecordKey& entry : trust.record_keys) {
+    if (entry.key == key && (entry.origin.empty() || entry.origin == origin) &&
+        entry.first_leaf_index <= leaf_index && leaf_index <= entry.last_leaf_index) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string WriteTrust(const TrustStore& trust) {
   std::string text;
   for (const TrustedRecordKey& entry : trust.record_keys) {
     absl::StrAppend(&text, "record ", HexEncode(entry.key.SpkiDer()));
-    if (entry.first_leaf_index != 0 || entry.last_leaf_index != UINT64_MAX) {
+    if (entry.first_leaf_index != 0 || entry.last_leaf_index != UINT64_MAX ||
+        !entry.origin.empty()) {
       absl::StrAppend(&text, " ", entry.first_leaf_index, "-");
       if (entry.last_leaf_index != UINT64_MAX) absl::StrAppend(&text, entry.last_leaf_index);
     }
+    if (!entry.origin.empty()) absl::StrAppend(&text, " ", entry.origin);
     absl::StrAppend(&text, "\n");
   }
   for (const VerifierKey& vkey : trust.log_keys) {

@@ -1,8 +1,9 @@
 // TrustStore: the keys that a verifier got out of band; the only keys that ever count.
 //
-// Equation:  a text file, one entry a line: "record <SPKI DER in hex> [<first>-[<last>]]" (a record
-//            key, with the leaf indices for which it is valid; all when absent), "log <vkey>"
-//            (C2SP), empty lines and "# comments".
+// Equation:  a text file, one entry a line: "record <SPKI DER in hex> [<first>-[<last>] [<origin>]]" (a record
+//            key, with the leaf indices for which it is valid, all when absent, and the log in which, any
+//            when absent), "log <vkey>" (C2SP), "witness <vkey>" (C2SP, key type 4: every head must carry the
+//            cosignature of each of these), empty lines and "# comments".
 // Shapes:    SPKI 44 bytes (88 hex digits).
 // Units:     leaf indices, ends included.
 // Requires:  none.
@@ -32,6 +33,7 @@ struct TrustedRecordKey {
   Ed25519PublicKey key;
   uint64_t first_leaf_index = 0;
   uint64_t last_leaf_index = UINT64_MAX;
+  std::string origin = {};  // empty: every log of the trust file
 };
 
 struct TrustStore {
@@ -41,6 +43,10 @@ struct TrustStore {
 
 absl::StatusOr<TrustStore> ParseTrust(absl::string_view text);
 std::string WriteTrust(const TrustStore& trust);
+
+// True when some entry of this key covers this leaf of this log.
+bool IsValidAt(const TrustStore& trust, const Ed25519PublicKey& key, absl::string_view origin,
+               uint64_t leaf_index);
 
 }  // namespace lethe::audit
 

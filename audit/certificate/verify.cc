@@ -118,8 +118,8 @@ void VerifyInclusionInLog(const std::string& proof_file, const TrustStore& trust
       proof->hashes);
   if (!report->Set("inclusion", inclusion)) return;
   result->leaf_index = proof->leaf_index;
-  if (proof->leaf_index >= record.key->first_leaf_index &&
-      proof->leaf_index <= record.key->last_leaf_index) {
+  // A key may have several entries, one a log.
+  if (IsValidAt(trust, record.key->key, checkpoint->origin, proof->leaf_index)) {
     report->Ok("key range");
   } else {
     report->Fail("key range", "the record key is not valid at this leaf index");

@@ -102,10 +102,9 @@ SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const 
   } else {
     report.Ok("sequence records");
     CheckPairs(
-        "sequence session", "another session or log than the record before", result.records,
+        "sequence session", "another session than the record before", result.records,
         [](const VerifyReport& before, const VerifyReport& here) {
-          return before.statement->session_pseudonym == here.statement->session_pseudonym &&
-                 before.statement->log_origin == here.statement->log_origin;
+          return before.statement->session_pseudonym == here.statement->session_pseudonym;
         },
         &report);
     CheckPairs(
@@ -123,7 +122,9 @@ SequenceReport VerifySequence(absl::Span<const CertificateFiles> records, const 
     CheckPairs(
         "sequence order", "stands before its predecessor in the log", result.records,
         [](const VerifyReport& before, const VerifyReport& here) {
-          return here.leaf_index > before.leaf_index;
+          // Between two logs prev says the order: the record names the leaf before it.
+          return here.leaf_index > before.leaf_index ||
+                 here.statement->log_origin != before.statement->log_origin;
         },
         &report);
     CheckSelections(result.records, &report);

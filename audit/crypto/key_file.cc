@@ -101,4 +101,20 @@ absl::Status WriteKeyFile(const std::string& path, absl::string_view contents) {
   return status;
 }
 
+absl::Status DestroyKeyFile(const std::string& path) {
+  {
+    const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    struct stat info;
+    if (file.get() < 0 || fstat(file.get(), &info) != 0) {
+      return absl::UnavailableError(absl::StrCat("key file ", path, ": cannot be opened"));
+    }
+    LETHE_RETURN_IF_ERROR(
+        WriteAndSync(file.get(), std::string(static_cast<size_t>(info.st_size), '\0')));
+  }
+  if (unlink(path.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat("key file ", path, ": cannot be removed"));
+  }
+  return SyncParentDirectory(path);
+}
+
 }  // namespace lethe::audit

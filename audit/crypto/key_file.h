@@ -1,4 +1,4 @@
-// ReadKeyFile, WriteKeyFile: files that hold a secret, readable by their owner alone.
+// ReadKeyFile, WriteKeyFile, DestroyKeyFile: files that hold a secret, readable by their owner alone.
 //
 // Equation:  none.
 // Shapes:    at most kKeyFileBytesMax bytes.
@@ -26,6 +26,8 @@ inline constexpr size_t kKeyFileBytesMax = 65536;
 
 absl::StatusOr<std::string> ReadKeyFile(const std::string& path);
 absl::Status WriteKeyFile(const std::string& path, absl::string_view contents);
+// Overwrites the file with zeros, syncs it and removes it.
+absl::Status DestroyKeyFile(const std::string& path);
 
 }  // namespace lethe::audit
 

@@ -139,9 +139,7 @@ absl::StatusOr<AppendedLeaf> AuditLog::Append(absl::string_view leaf, absl::stri
 absl::Status AuditLog::frozen() const { return impl_->frozen(); }
 uint64_t AuditLog::num_leaves() const { return impl_->num_leaves(); }
 VerifierKey AuditLog::verifier_key() const { return impl_->verifier_key(); }
-absl::StatusOr<std::string> AuditLog::SignedCheckpoint() const {
-  return impl_->SignedCheckpoint();
-}
+absl::StatusOr<std::string> AuditLog::SignedCheckpoint() const { return impl_->SignedCheckpoint(); }
 absl::StatusOr<std::string> AuditLog::ProofFile(uint64_t leaf_index) const {
   return impl_->ProofFile(leaf_index);
 }

@@ -41,9 +41,9 @@ absl::StatusOr<std::string> AuditLog::Impl::Persist(const LeafRow& row) {
   }
   if (anchor_ != nullptr) {
     unsettled_ = row.leaf_hash;
-    LETHE_RETURN_IF_ERROR(anchor_->Write({WriteVerifierKey(vkey_), tree_.num_leaves(),
-                                          tree_.Root(), ticket_, "", std::string(row.leaf),
-                                          std::string(row.body)}));
+    LETHE_RETURN_IF_ERROR(
+        anchor_->Write({WriteVerifierKey(vkey_), tree_.num_leaves(), tree_.Root(), ticket_, "",
+                        std::string(row.leaf), std::string(row.body)}));
     CrashPoint("a leaf is anchored");
   }
   LETHE_ASSIGN_OR_RETURN(std::string head, SignHead());
@@ -106,7 +106,8 @@ absl::Status AuditLog::Impl::MayShowHead() const {
       tree_.num_leaves() == 0) {
     return absl::OkStatus();
   }
-  return absl::UnavailableError("audit log: the newest head lacks the cosignatures of its witnesses");
+  return absl::UnavailableError(
+      "audit log: the newest head lacks the cosignatures of its witnesses");
 }
 
 absl::Status AuditLog::Impl::AppendRow(const LeafRow& row) {

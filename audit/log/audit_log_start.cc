@@ -174,7 +174,8 @@ absl::Status AuditLog::Impl::CheckAnchor() {
   if (!state.ok()) {
     // A log without leaves has nothing that could be forked.
     if (tree_.num_leaves() > 0 && !options_.adopt) {
-      return absl::DataLossError("the anchor is missing: nobody knows whether this is the newest copy");
+      return absl::DataLossError(
+          "the anchor is missing: nobody knows whether this is the newest copy");
     }
     LETHE_ASSIGN_OR_RETURN(state, AnchorOfTree());
     return TakeTicket(*state);
@@ -193,8 +194,8 @@ absl::Status AuditLog::Impl::CheckAnchor() {
   LETHE_RETURN_IF_ERROR(CheckAnchoredHead(*state));
   LETHE_RETURN_IF_ERROR(TakeTicket(*state));
   if (state->tree_size == tree_.num_leaves()) return absl::OkStatus();
-  const absl::Status completed = AppendRow(
-      {tree_.num_leaves(), state->leaf, MerkleLeafHash(state->leaf), state->body});
+  const absl::Status completed =
+      AppendRow({tree_.num_leaves(), state->leaf, MerkleLeafHash(state->leaf), state->body});
   // Stored, but for a witness that does not answer.
   return frozen_.ok() && tree_.num_leaves() == state->tree_size ? absl::OkStatus() : completed;
 }

@@ -20,7 +20,8 @@ ClosedLog::ClosedLog(VerifierKey vkey, std::unique_ptr<LogDirectory> directory,
   whole_ = absl::DataLossError("a closed log's leaves do not have the root of its last head");
   if (!last.ok()) return;
   const absl::StatusOr<Checkpoint> head = OpenCheckpoint(last->checkpoint, vkey_);
-  if (!head.ok() || head->tree_size != tree_.num_leaves() || head->root_hash != tree_.Root()) return;
+  if (!head.ok() || head->tree_size != tree_.num_leaves() || head->root_hash != tree_.Root())
+    return;
   // The published note of the same head has the cosignatures too.
   head_ = last->checkpoint;
   const absl::StatusOr<std::string> published = directory_->ReadHead();
@@ -83,21 +84,21 @@ absl::StatusOr<Checkpoint> ClosedLog::NewestHead() const {
 LogImage ClosedLog::Read(Findings* findings) const {
   MutexLock lock(&mutex_);
   LogImage image;
-  const absl::Status read = store_->ForEachLeaf([&](uint64_t leaf_index, std::string leaf,
-                                                    const std::string& leaf_hash) {
-    const std::string place = absl::StrCat("leaf ", leaf_index);
-    if (leaf_index != image.tree.num_leaves()) {
-      findings->Add(place, absl::StrCat("want leaf ", image.tree.num_leaves(), " here"));
-    }
-    const Sha256Digest hash = MerkleLeafHash(leaf);
-    if (leaf_hash != AsStringView(hash)) findings->Add(place, "its stored hash is not its own");
-    image.tree.Append(hash);
-    if (const absl::Status entry = CheckEntry(image.tree, image.tree.num_leaves() - 1, leaf);
-        !entry.ok()) {
-      findings->Add(place, entry.message());
-    }
-    image.entries.push_back(std::move(leaf));
-  });
+  const absl::Status read =
+      store_->ForEachLeaf([&](uint64_t leaf_index, std::string leaf, const std::string& leaf_hash) {
+        const std::string place = absl::StrCat("leaf ", leaf_index);
+        if (leaf_index != image.tree.num_leaves()) {
+          findings->Add(place, absl::StrCat("want leaf ", image.tree.num_leaves(), " here"));
+        }
+        const Sha256Digest hash = MerkleLeafHash(leaf);
+        if (leaf_hash != AsStringView(hash)) findings->Add(place, "its stored hash is not its own");
+        image.tree.Append(hash);
+        if (const absl::Status entry = CheckEntry(image.tree, image.tree.num_leaves() - 1, leaf);
+            !entry.ok()) {
+          findings->Add(place, entry.message());
+        }
+        image.entries.push_back(std::move(leaf));
+      });
   if (!read.ok()) findings->Add("log.db", read.message());
   const absl::StatusOr<std::vector<std::string>> heads = store_->Heads();
   if (heads.ok()) {

@@ -61,8 +61,7 @@ absl::StatusOr<std::unique_ptr<DurableDirectory>> DurableDirectory::Lock(const s
     return absl::FailedPreconditionError(
         absl::StrCat(name, ": ", path, " is in use by another process"));
   }
-  return std::unique_ptr<DurableDirectory>(
-      new DurableDirectory(path, name, directory_fd, lock_fd));
+  return std::unique_ptr<DurableDirectory>(new DurableDirectory(path, name, directory_fd, lock_fd));
 }
 
 absl::StatusOr<std::string> DurableDirectory::Read(const char* file, size_t bytes_max) const {
@@ -93,8 +92,8 @@ absl::StatusOr<std::string> DurableDirectory::Read(const char* file, size_t byte
 absl::Status DurableDirectory::Replace(const char* file, absl::string_view contents,
                                        mode_t mode) const {
   const std::string temporary = absl::StrCat(file, ".new");
-  const int fd = openat(directory_fd_, temporary.c_str(),
-                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  const int fd =
+      openat(directory_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(name_, ": ", file, " cannot be created"));
   const bool written = WriteAndSync(fd, contents);
   close(fd);

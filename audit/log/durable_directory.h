@@ -14,14 +14,13 @@
 #ifndef LETHE_AUDIT_LOG_DURABLE_DIRECTORY_H_
 #define LETHE_AUDIT_LOG_DURABLE_DIRECTORY_H_
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include <sys/types.h>
 
 namespace lethe::audit {
 

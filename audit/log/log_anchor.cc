@@ -24,10 +24,10 @@ absl::Status Malformed() { return absl::DataLossError("the log's anchor is damag
 }  // namespace
 
 std::string WriteAnchorText(const AnchorState& state) {
-  std::string text = absl::StrCat(kMagic, "\n", state.vkey, "\n", state.tree_size, "\n",
-                                  Base64Encode(state.root_hash), "\n", state.ticket, "\n",
-                                  state.previous_ticket, "\n", Base64Encode(state.leaf), "\n",
-                                  Base64Encode(state.body), "\n");
+  std::string text =
+      absl::StrCat(kMagic, "\n", state.vkey, "\n", state.tree_size, "\n",
+                   Base64Encode(state.root_hash), "\n", state.ticket, "\n", state.previous_ticket,
+                   "\n", Base64Encode(state.leaf), "\n", Base64Encode(state.body), "\n");
   absl::StrAppend(&text, HexEncode(Sha256Of(text)), "\n");
   return text;
 }

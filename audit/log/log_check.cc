@@ -28,8 +28,8 @@ bool ReadLeafHashes(const LogFiles& files, uint64_t tree_size, MerkleTree* tree,
       return false;
     }
     if (bytes->size() != tile.width * kSha256Bytes) {
-      findings->Add(path, absl::StrCat("has ", bytes->size(), " bytes, want ",
-                                       tile.width * kSha256Bytes));
+      findings->Add(
+          path, absl::StrCat("has ", bytes->size(), " bytes, want ", tile.width * kSha256Bytes));
       return false;
     }
     for (size_t at = 0; at < bytes->size(); at += kSha256Bytes) {

@@ -49,11 +49,11 @@ class Findings {
 };
 
 struct LogImage {
-  std::optional<Checkpoint> head;     // that of the checkpoint file, once its signature held
-  std::string checkpoint;             // its note
-  MerkleTree tree;                    // of an export: over the hashes in its tiles
-  std::vector<std::string> entries;   // in order
-  std::vector<std::string> heads;     // of a log directory: every head that was ever signed
+  std::optional<Checkpoint> head;    // that of the checkpoint file, once its signature held
+  std::string checkpoint;            // its note
+  MerkleTree tree;                   // of an export: over the hashes in its tiles
+  std::vector<std::string> entries;  // in order
+  std::vector<std::string> heads;    // of a log directory: every head that was ever signed
 };
 
 // Reads and checks everything in an export but what the entries say (audit/certificate/record_check.h).

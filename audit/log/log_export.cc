@@ -53,8 +53,9 @@ absl::Status LogExporter::CheckEarlierExport(const VerifierKey& vkey) const {
                                             head->tree_size));
   }
   if (*root != head->root_hash) {
-    return absl::DataLossError(absl::StrCat("the log is a fork: an earlier export's signed head of ",
-                                            head->tree_size, " entries has another root"));
+    return absl::DataLossError(
+        absl::StrCat("the log is a fork: an earlier export's signed head of ", head->tree_size,
+                     " entries has another root"));
   }
   return absl::OkStatus();
 }

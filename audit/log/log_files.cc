@@ -18,15 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status SyncPath(const std::string& path) {
+}  // namespace
+
+absl::Status SyncFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool synced = fd >= 0 && fsync(fd) == 0;
   if (fd >= 0) close(fd);
-  return synced ? absl::OkStatus()
-                : absl::UnavailableError(absl::StrCat("cannot sync ", path));
+  return synced ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot sync ", path));
 }
-
-}  // namespace
 
 absl::StatusOr<std::string> DirectoryFiles::Read(const std::string& path) const {
   const std::string full = absl::StrCat(root_, "/", path);
@@ -71,10 +70,10 @@ absl::Status DirectoryFiles::Replace(const std::string& path, absl::string_view 
     file.flush();
     if (!file) return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
   }
-  LETHE_RETURN_IF_ERROR(SyncPath(temporary));
+  LETHE_RETURN_IF_ERROR(SyncFile(temporary));
   fs::rename(temporary, full, error);
   if (error) return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
-  return SyncPath(fs::path(full).parent_path().string());
+  return SyncFile(fs::path(full).parent_path().string());
 }
 
 absl::Status DirectoryFiles::Remove(const std::string& path) const {

@@ -140,8 +140,8 @@ absl::Status LogStore::ForEachLeaf(const LeafVisitor& visit) {
 absl::StatusOr<MerkleTree> LogStore::LoadTree() {
   MerkleTree tree;
   absl::Status status;
-  LETHE_RETURN_IF_ERROR(ForEachLeaf(
-      [&](uint64_t leaf_index, const std::string& leaf, const std::string& leaf_hash) {
+  LETHE_RETURN_IF_ERROR(
+      ForEachLeaf([&](uint64_t leaf_index, const std::string& leaf, const std::string& leaf_hash) {
         if (!status.ok()) return;
         if (leaf_index != tree.num_leaves()) {
           status = absl::DataLossError("audit log: a stored leaf is missing");

@@ -1,5 +1,4 @@
-// lethe audit log | records | inclusion | consistency.
-#include <algorithm>
+// lethe audit log | records | inclusion.
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
 
-#include "audit/log/merkle_verify.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {
@@ -91,45 +89,6 @@ absl::Status Inclusion(Context& context, const v1::GetInclusionProofRequest& req
   return absl::OkStatus();
 }
 
-audit::Sha256Digest ToDigest(const std::string& bytes) {
-  audit::Sha256Digest digest{};
-  std::copy_n(bytes.begin(), std::min(bytes.size(), digest.size()), digest.begin());
-  return digest;
-}
-
-absl::Status Consistency(Context& context, const v1::GetConsistencyProofRequest& request) {
-  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
-  LETHE_ASSIGN_OR_RETURN(const v1::GetConsistencyProofResponse response,
-                         client->GetConsistencyProof(request));
-  std::vector<audit::Sha256Digest> proof;
-  for (const std::string& hash : response.hashes()) {
-    proof.push_back(ToDigest(hash));
-  }
-  const absl::Status verified =
-      audit::VerifyConsistency({.old_size = request.first_size(),
-                                .new_size = response.second_size(),
-                                .old_root = ToDigest(response.first_root()),
-                                .new_root = ToDigest(response.second_root())},
-                               proof);
-  if (context.json()) {
-    Json object = MessageToJson(response);
-    object["consistent"] = verified.ok();
-    context.PrintJson(object);
-  } else if (verified.ok()) {
-    context.out() << "Consistent: the log of " << response.second_size() << " records extends the "
-                  << "one of " << request.first_size() << " (" << proof.size()
-                  << " hashes, checked here).\n"
-                  << "  root at " << request.first_size() << "  "
-                  << FormatHex(response.first_root()) << "\n  root at " << response.second_size()
-                  << "  " << FormatHex(response.second_root()) << "\n"
-                  << "Compare these roots with the checkpoints that you hold.\n"
-                  << std::flush;
-  }
-  return verified.ok()
-             ? absl::OkStatus()
-             : absl::DataLossError(absl::StrCat("the log is not consistent: ", verified.message()));
-}
-
 void AddProofs(CLI::App& audit, Context& context) {
   CLI::App* inclusion = audit.add_subcommand("inclusion", "Proof that a record is in the log");
   const auto request = std::make_shared<v1::GetInclusionProofRequest>();
@@ -144,28 +103,12 @@ void AddProofs(CLI::App& audit, Context& context) {
   inclusion->footer("Example: lethe audit inclusion 0 --out proof.tlog");
   inclusion->callback(
       [&context, request, path] { context.Finish(Inclusion(context, *request, *path)); });
-
-  CLI::App* consistency =
-      audit.add_subcommand("consistency", "Proof that the log only grew; checked here");
-  const auto sizes = std::make_shared<v1::GetConsistencyProofRequest>();
-  consistency
-      ->add_option_function<uint64_t>(
-          "FIRST", [sizes](uint64_t size) { sizes->set_first_size(size); }, "Older size, from 1")
-      ->check(WholeNumber(1))
-      ->required();
-  consistency
-      ->add_option_function<uint64_t>(
-          "SECOND", [sizes](uint64_t size) { sizes->set_second_size(size); },
-          "Newer size (default: the newest)")
-      ->check(WholeNumber(1));
-  consistency->footer("Example: lethe audit consistency 1 3");
-  consistency->callback([&context, sizes] { context.Finish(Consistency(context, *sizes)); });
 }
 
 }  // namespace
 
 void AddAuditCommands(CLI::App& app, Context& context) {
-  CLI::App* audit = app.add_subcommand("audit", "The audit log: keys, records, proofs");
+  CLI::App* audit = app.add_subcommand("audit", "The audit log: keys, records, proofs, copies");
   audit->require_subcommand(1);
   audit->footer("Example: lethe audit log");
 
@@ -180,6 +123,8 @@ void AddAuditCommands(CLI::App& app, Context& context) {
   records->callback([&context, request] { context.Finish(Records(context, *request)); });
 
   AddProofs(*audit, context);
+  AddAuditConsistencyCommand(*audit, context);
+  AddAuditExportCommands(*audit, context);
 }
 
 }  // namespace lethe::client

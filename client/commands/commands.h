@@ -31,7 +31,9 @@ void AddVectorsCommands(CLI::App& app, Context& context);  // vectors create|app
 void AddVectorsAppendCommand(CLI::App& vectors, Context& context);  // vectors append
 void AddVectorsEvictCommand(CLI::App& vectors, Context& context);   // vectors evict
 void AddSigmaCommand(CLI::App& app, Context& context);              // sigma
-void AddAuditCommands(CLI::App& app, Context& context);   // audit log|records|inclusion|...
+void AddAuditCommands(CLI::App& app, Context& context);  // audit log|records|inclusion|...
+void AddAuditConsistencyCommand(CLI::App& audit, Context& context);  // audit consistency
+void AddAuditExportCommands(CLI::App& audit, Context& context);      // audit export|fsck
 void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
 void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain
 void AddDoctorCommand(CLI::App& app, Context& context);   // doctor

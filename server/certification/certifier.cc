@@ -45,7 +45,7 @@ absl::StatusOr<CertificateText> FetchText(const RecordRef& ref, const AuditTrail
   absl::StatusOr<std::string> envelope = trail.log->Body(ref.leaf_hash);
   if (!envelope.ok()) return WithDefaultReason(envelope.status(), "AUDIT_LOG");
   text.envelope = *std::move(envelope);
-  absl::StatusOr<std::string> proof = trail.log->ProofFile(ref.leaf_index);
+  absl::StatusOr<std::string> proof = trail.log->ProofFile(ref.leaf_hash);
   if (!proof.ok()) return WithDefaultReason(proof.status(), "AUDIT_LOG");
   text.log_proof = *std::move(proof);
   const audit::Opening* opening = entry.records.FindOpening(ref.leaf_hash);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "audit/certificate/keys.h"
+#include "audit/certificate/log_succession.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe {
@@ -69,20 +71,86 @@ absl::Status WriteTrustFile(const fs::path& path, const std::string& text) {
       absl::StrCat("cannot write ", path.string(), ": ", error.message()));
 }
 
+std::string Now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32] = {};
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
+}
+
+audit::LogHome HomeOf(const fs::path& root, const std::string& ledger_path) {
+  return {root.string(), ledger_path.empty() ? root.string() + "-ledger" : ledger_path, Now()};
+}
+
 }  // namespace
+
+absl::Status DataDirectory::OpenLog(const std::string& root, const std::string& origin,
+                                    const std::string& ledger_path, const LogPolicy& policy) {
+  const audit::LogHome home = HomeOf(root, ledger_path);
+  LETHE_RETURN_IF_ERROR(audit::FinishSuccession(home));
+  LETHE_ASSIGN_OR_RETURN(const audit::ServerKeys keys,
+                         audit::ServerKeys::LoadOrCreate(root + "/keys"));
+  audit::AuditLogOptions options;
+  options.directory = root + "/log";
+  options.origin = origin;
+  options.key = keys.log_key;
+  options.anchor_directory = home.anchor_directory;
+  options.adopt = policy.adopt;
+  options.expected_heads = policy.expected_heads;
+  options.witness = policy.witness;
+  options.witness_required = policy.witness_required;
+  LETHE_ASSIGN_OR_RETURN(options.predecessors, audit::OpenPredecessors(home));
+  absl::StatusOr<std::unique_ptr<audit::AuditLog>> log = audit::AuditLog::Open(options);
+  if (origin.empty() && absl::IsNotFound(log.status())) {
+    options.origin = kDefaultOrigin;  // it has none yet
+    log = audit::AuditLog::Open(options);
+  }
+  if (!log.ok()) return log.status();
+  log_ = *std::move(log);
+  recorder_ = std::make_unique<audit::Recorder>(keys, log_.get());
+  record_spki_ = keys.record_key->public_key().SpkiDer();
+  trust_path_ = root + "/trust.txt";
+  LETHE_ASSIGN_OR_RETURN(const audit::TrustStore trust,
+                         audit::PublicKeys(home, log_->verifier_key().name));
+  return WriteTrustFile(trust_path_, audit::WriteTrust(trust));
+}
+
+absl::StatusOr<std::string> DataDirectory::ChangeKey(const std::string& path,
+                                                     const std::string& ledger_path,
+                                                     const KeyChange& change) {
+  const fs::path root = fs::absolute(path);
+  if (!fs::is_directory(root / "log")) {
+    return absl::NotFoundError(absl::StrCat("no data directory with a log: ", root.string()));
+  }
+  DataDirectory data;
+  LETHE_ASSIGN_OR_RETURN(data.lock_descriptor_, Lock(root / "lock"));
+  const audit::LogHome home = HomeOf(root, ledger_path);
+  LETHE_RETURN_IF_ERROR(audit::FinishSuccession(home));
+  switch (change.kind) {
+    case KeyChange::Kind::kRotateRecordKey:
+      LETHE_RETURN_IF_ERROR(audit::RotateRecordKey(home));
+      break;
+    case KeyChange::Kind::kRotateLogKey:
+      LETHE_RETURN_IF_ERROR(audit::RotateLogKey(home, change.new_origin));
+      break;
+    case KeyChange::Kind::kRestoreLog:
+      LETHE_RETURN_IF_ERROR(audit::RestoreLog(home, change.new_origin, change.held_heads));
+      break;
+  }
+  LETHE_RETURN_IF_ERROR(data.OpenLog(root.string(), "", ledger_path, {}));
+  return data.log_->verifier_key().name;
+}
 
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
     const std::string& path, const std::string& origin,
-    std::function<void(const absl::Status&)> on_store_failure) {
+    std::function<void(const absl::Status&)> on_store_failure, const std::string& ledger_path,
+    const LogPolicy& policy) {
   const fs::path root = fs::absolute(path);
   LETHE_RETURN_IF_ERROR(CreatePrivate(root));
   std::unique_ptr<DataDirectory> data(new DataDirectory());
   LETHE_ASSIGN_OR_RETURN(data->lock_descriptor_, Lock(root / "lock"));
-  LETHE_ASSIGN_OR_RETURN(const audit::ServerKeys keys,
-                         audit::ServerKeys::LoadOrCreate((root / "keys").string()));
-  LETHE_ASSIGN_OR_RETURN(data->log_,
-                         audit::AuditLog::Open({(root / "log").string(), origin, keys.log_key}));
-  data->recorder_ = std::make_unique<audit::Recorder>(keys, data->log_.get());
+  LETHE_RETURN_IF_ERROR(data->OpenLog(root.string(), origin, ledger_path, policy));
   const fs::path sessions = root / "sessions";
   LETHE_RETURN_IF_ERROR(CreatePrivate(sessions));
   LETHE_ASSIGN_OR_RETURN(data->store_,
@@ -94,10 +162,6 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
     return true;
   };
   LETHE_ASSIGN_OR_RETURN(data->store_report_, data->store_->Recover(is_recorded));
-  data->record_spki_ = keys.record_key->public_key().SpkiDer();
-  data->trust_path_ = (root / "trust.txt").string();
-  LETHE_ASSIGN_OR_RETURN(const audit::TrustStore trust, keys.Trust(origin));
-  LETHE_RETURN_IF_ERROR(WriteTrustFile(data->trust_path_, audit::WriteTrust(trust)));
   return data;
 }
 

@@ -2,14 +2,15 @@
 //
 // Equation:  none.
 // Shapes:    directory: lock, keys/ (audit/certificate/keys.h), log/ (audit/log/audit_log.h),
-//            sessions/ (session_store.h), trust.txt (audit/certificate/trust.h).
+//            sessions/ (session_store.h), trust.txt (audit/certificate/trust.h). The erasure ledger lies elsewhere, and
+//            with it the log's anchor (audit/log/log_anchor.h).
 // Units:     none.
 // Requires:  none.
 // Rejects:   Open: FAILED_PRECONDITION when another server uses the directory; UNAVAILABLE for
 //            input/output errors; what keys, log and session store reject. A frozen log opens (records can be
 //            read, none is written).
 // Effects:   creates the directory (0700), keys and log at the first start; writes trust.txt anew
-//            whenever it differs; settles what the last process left unfinished in the session store, by what the
+//            whenever it differs; finishes a change of keys that a kill interrupted (audit/certificate/log_succession.h); settles what the last process left unfinished in the session store, by what the
 //            log holds.
 // Numerics:  none.
 // Threads:   Open: none; afterwards safe.
@@ -19,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,12 +31,37 @@
 
 namespace lethe {
 
+// The name of a log whose server was given none.
+inline constexpr char kDefaultOrigin[] = "lethe.dev/audit/local";
+
+// How the log is opened, beyond where it is (audit/log/audit_log.h).
+struct LogPolicy {
+  bool adopt = false;
+  std::vector<std::string> expected_heads = {};
+  std::shared_ptr<audit::HeadWitness> witness = nullptr;
+  bool witness_required = true;
+};
+
+// A change of keys, made while no server runs (audit/certificate/log_succession.h).
+struct KeyChange {
+  enum class Kind { kRotateRecordKey, kRotateLogKey, kRestoreLog };
+  Kind kind = Kind::kRotateRecordKey;
+  std::string new_origin;               // of the two changes of the log
+  std::vector<std::string> held_heads;  // kRestoreLog
+};
+
 class DataDirectory {
  public:
-  // `on_store_failure`: session_store.h.
+  // `origin`: of a log that does not exist yet (empty: kDefaultOrigin); else it must be the log's or empty.
+  // `on_store_failure`: session_store.h. `ledger_path`: empty: the data directory's with "-ledger" behind it.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(
       const std::string& path, const std::string& origin,
-      std::function<void(const absl::Status&)> on_store_failure = {});
+      std::function<void(const absl::Status&)> on_store_failure = {},
+      const std::string& ledger_path = "", const LogPolicy& policy = {});
+  // Changes a key in a directory that exists, and returns the log's origin from now on.
+  static absl::StatusOr<std::string> ChangeKey(const std::string& path,
+                                               const std::string& ledger_path,
+                                               const KeyChange& change);
   ~DataDirectory();
   DataDirectory(const DataDirectory&) = delete;
   DataDirectory& operator=(const DataDirectory&) = delete;
@@ -50,6 +77,8 @@ class DataDirectory {
 
  private:
   DataDirectory() = default;
+  absl::Status OpenLog(const std::string& root, const std::string& origin,
+                       const std::string& ledger_path, const LogPolicy& policy);
   int lock_descriptor_ = -1;
   std::unique_ptr<audit::AuditLog> log_;
   std::unique_ptr<audit::Recorder> recorder_;

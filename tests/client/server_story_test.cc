@@ -1,6 +1,7 @@
 // Goal: the commands against a real server: output forms, exit codes, certificate files, verification,
 //   replay, and refusals that say the field and the range but no content.
 // Method: lethe-server's parts in this process on a free port, with a small synthetic model.
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -317,6 +318,63 @@ TEST_F(ServerStoryTest, DigestExplainNamesThePartThatDiffers) {
   const ProgramRun run = RunLethe({"digest", "--explain", Path("1"), Path("2")});
   EXPECT_EQ(run.exit_code, kExitVerificationFailed);
   EXPECT_THAT(run.out, HasSubstr("Different: "));
+}
+
+TEST_F(ServerStoryTest, TheLogIsExportedCheckedAndHeldAgainstHeadsThatWereKept) {
+  const std::string session = CreateSession();
+  Append(session, LongText(70));
+  const std::string trust = server_->trust_path();
+  ASSERT_EQ(Run({"certify", session, "--out", Path("held")}).exit_code, kExitDone);
+  ASSERT_EQ(Run({"audit", "export", Path("mirror"), "--bodies", "--trust", trust}).exit_code, 0);
+  const std::string earlier = *ReadFile(Path("mirror/checkpoint"));
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(Run({"certify", session, "--out", Path("c" + std::to_string(i))}).exit_code, 0);
+  const std::vector<std::string> consistency = {"audit", "consistency", Path("held"), "--trust",
+                                                trust};
+  const ProgramRun consistent = Run(consistency);
+  EXPECT_EQ(consistent.exit_code, kExitDone) << consistent.err;
+  EXPECT_THAT(consistent.out, HasSubstr("the log of 4 records extends the one of 1"));
+  EXPECT_EQ(Run({"audit", "consistency", Path("held")}).exit_code, kExitVerificationFailed);
+  EXPECT_EQ(Run({"audit", "consistency", Path("c2"), Path("held"), "--trust", trust}).exit_code,
+            kExitVerificationFailed);
+  // The mirror goes on from where it was.
+  const ProgramRun exported =
+      Run({"audit", "export", Path("mirror"), "--bodies", "--trust", trust});
+  EXPECT_THAT(exported.out, HasSubstr("Exported 4 records"));
+  EXPECT_NE(*ReadFile(Path("mirror/checkpoint")), earlier);
+  const std::vector<std::string> fsck = {"audit", "fsck", Path("mirror"), "--trust", trust};
+  const ProgramRun whole = RunLethe(fsck);
+  EXPECT_EQ(whole.exit_code, kExitDone) << whole.out << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("Whole: "));
+  EXPECT_THAT(whole.out, HasSubstr("sessions        1"));
+  for (const char* file : {"tile/0/000.p/4", "tile/entries/000.p/4", "checkpoint"}) {
+    const std::string bytes = *ReadFile(Path("mirror/") + file);
+    std::string changed = bytes;
+    changed[50] = static_cast<char>(changed[50] ^ 1);
+    ASSERT_OK(WriteFile(Path("mirror/") + file, changed));
+    const ProgramRun refused = RunLethe(fsck);
+    EXPECT_EQ(refused.exit_code, kExitVerificationFailed) << file;
+    EXPECT_THAT(refused.out, HasSubstr("FAILED  ")) << file;
+    ASSERT_OK(WriteFile(Path("mirror/") + file, bytes));
+  }
+  // A body of another leaf under this one's name.
+  std::vector<std::string> bodies;
+  for (const auto& body : std::filesystem::directory_iterator(Path("mirror/bodies"))) {
+    bodies.push_back(body.path());
+  }
+  ASSERT_EQ(bodies.size(), 4u);
+  ASSERT_OK(WriteFile(bodies[0], *ReadFile(bodies[1])));
+  EXPECT_THAT(RunLethe(fsck).out, HasSubstr("its body is not the envelope of this leaf"));
+  std::filesystem::remove(bodies[0]);
+  EXPECT_EQ(RunLethe(fsck).exit_code, kExitDone);  // bodies may go
+  // The same from the data directory, once nobody uses it.
+  EXPECT_EQ(RunLethe({"audit", "fsck", Path("data"), "--trust", trust}).exit_code, kExitUsage);
+  server_.reset();
+  const ProgramRun stopped = RunLethe({"audit", "fsck", Path("data"), "--trust", trust, "--json"});
+  EXPECT_EQ(stopped.exit_code, kExitDone) << stopped.err;
+  EXPECT_THAT(stopped.out, HasSubstr("\"num_heads\":5"));
+  EXPECT_EQ(RunLethe({"audit", "export", Path("offline"), "--data", Path("data")}).exit_code, 0);
+  EXPECT_EQ(*ReadFile(Path("offline/tile/0/000.p/4")), *ReadFile(Path("mirror/tile/0/000.p/4")));
 }
 
 }  // namespace

@@ -315,7 +315,8 @@ TEST(TrustTest, MalformedFilesAreRefusedByLine) {
   for (const std::string& line :
        {std::string("key x"), std::string("record"), std::string("record zz"),
         "record " + spki.substr(2), record + " 7", record + " 7-3", record + " -3",
-        record + " 1-2-3", record + " 1-2 x", std::string("log"), std::string("log x"), log + " x",
+        record + " 1-2-3", record + " 1-2 x+y", record + " 1-2 x y", std::string("log"),
+        std::string("log x"), log + " x",
         "record " + spki.substr(0, 24) + "01" + std::string(62, '0'), "record\t" + spki,
         record + "\r"}) {
     EXPECT_THAT(ParseTrust("# first\n" + line), StatusIs(kInvalid, "line 2")) << line;

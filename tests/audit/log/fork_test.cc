@@ -3,9 +3,6 @@
 // Method: copies of one log's directory that share an anchor. A cycle clones or restores some copy, then a child process opens
 // one, appends and may be killed at a random crash point. Every head in any database and every published one is
 // collected; all must lie on one history. Without the anchor the same cycles must find a fork.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -15,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "audit/log/audit_log.h"
 #include "audit/log/closed_log.h"
@@ -34,10 +33,12 @@ constexpr char kOrigin[] = "test.example/log";
 constexpr int kNumCopies = 4;
 constexpr int kCrashPointsMax = 14;
 
-int NumCycles() { return std::getenv("LETHE_TEST_LONG") != nullptr &&
-                                 std::string(std::getenv("LETHE_TEST_LONG")) == "1"
-                             ? 10'000
-                             : 300; }
+int NumCycles() {
+  return std::getenv("LETHE_TEST_LONG") != nullptr &&
+                 std::string(std::getenv("LETHE_TEST_LONG")) == "1"
+             ? 10'000
+             : 300;
+}
 
 class ForkWorld {
  public:

@@ -4,6 +4,8 @@
 // flips of an entry is judged as ReadExport judges it, by parsing its bundle and comparing that leaf with its hash, while all other
 // leaves have the bytes that were checked. Every 4,001st mutant goes through the whole of ReadExport too, and must get the same
 // verdict; so do the mutants of other files where they are few.
+#include "audit/log/log_export.h"
+
 #include <map>
 #include <string>
 #include <vector>
@@ -14,7 +16,6 @@
 
 #include "audit/log/leaf.h"
 #include "audit/log/log_check.h"
-#include "audit/log/log_export.h"
 #include "audit/log/tiles.h"
 #include "tests/audit/log/log_testing.h"
 #include "tests/audit/temp_directory.h"
@@ -65,7 +66,8 @@ class LogExportTest : public ::testing::Test {
     pristine_ = new MemoryFiles(Exported(0, kNumLeaves));
     Findings findings;
     image_ = new LogImage(ReadExport(*pristine_, TestVerifierKey(), &findings));
-    ASSERT_TRUE(findings.empty()) << findings.listed()[0].place << ": " << findings.listed()[0].what;
+    ASSERT_TRUE(findings.empty()) << findings.listed()[0].place << ": "
+                                  << findings.listed()[0].what;
   }
   static void TearDownTestSuite() {
     delete pristine_;
@@ -93,7 +95,8 @@ class LogExportTest : public ::testing::Test {
     const absl::StatusOr<std::vector<absl::string_view>> entries = ParseEntryBundle(bytes);
     if (!entries.ok() || entries->size() != bundle.width) return false;
     for (size_t i = 0; i < entries->size(); ++i) {
-      if (!CheckEntry(image_->tree, bundle.index * kTileWidth + i, (*entries)[i]).ok()) return false;
+      if (!CheckEntry(image_->tree, bundle.index * kTileWidth + i, (*entries)[i]).ok())
+        return false;
     }
     return true;
   }
@@ -126,7 +129,8 @@ TEST_F(LogExportTest, PathsAreThoseOfTheSpecification) {
 TEST_F(LogExportTest, AnExportReadsBack) {
   EXPECT_EQ(image_->head->tree_size, 1000u);
   ASSERT_EQ(image_->entries.size(), 1000u);
-  for (int i = 0; i < kNumLeaves; i += 37) EXPECT_EQ(image_->entries[static_cast<size_t>(i)], TestLeaf(i));
+  for (int i = 0; i < kNumLeaves; i += 37)
+    EXPECT_EQ(image_->entries[static_cast<size_t>(i)], TestLeaf(i));
   EXPECT_TRUE(IsWhole(Exported(0, 0)));
   EXPECT_TRUE(IsWhole(Exported(0, 1)));
   EXPECT_TRUE(IsWhole(Exported(0, 256)));
@@ -209,16 +213,18 @@ TEST_F(LogExportTest, EveryChangedLineOfTheCheckpointIsDetected) {
   const std::string lines[] = {
       SignCheckpoint({"other.example/log", head.tree_size, head.root_hash}, *TestLogKey()),
       SignCheckpoint(head, other),
-      note + note.substr(note.rfind("\u2014")),   // a signature line twice
-      note.substr(0, note.rfind("\u2014")),       // none
+      note + note.substr(note.rfind("\u2014")),  // a signature line twice
+      note.substr(0, note.rfind("\u2014")),      // none
       "\n" + note,
       note + "\n",
   };
-  for (const std::string& changed : lines) EXPECT_FALSE(IsWholeWith(kCheckpointFile, changed)) << changed;
+  for (const std::string& changed : lines)
+    EXPECT_FALSE(IsWholeWith(kCheckpointFile, changed)) << changed;
   // Another head of this log, truly signed: fewer or more leaves than there are, or another root.
   for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{999}, uint64_t{1001}}) {
     const Sha256Digest root = size <= 999 ? *image_->tree.RootAt(size) : head.root_hash;
-    EXPECT_FALSE(IsWholeWith(kCheckpointFile, SignCheckpoint({kOrigin, size, root}, *TestLogKey()))) << size;
+    EXPECT_FALSE(IsWholeWith(kCheckpointFile, SignCheckpoint({kOrigin, size, root}, *TestLogKey())))
+        << size;
   }
 }
 
