@@ -14,8 +14,8 @@
 // Units:     logit_scales beta sqrt(K).
 // Requires:  what OvqBatchStatus does not see, because it lies on the device: ascending offsets, states
 //            below num_states and different from each other, keys and queries l2-normalised, values
-//            finite, max_length and max_tokens_after no less than what offsets and num_tokens_before
-//            say. workspace: OvqWorkspaceBytes(...) bytes, 256-byte aligned, used by nobody else until
+//            finite (on CUDA, of magnitude 65504 at most), max_length and max_tokens_after no less
+//            than what offsets and num_tokens_before say. workspace: OvqWorkspaceBytes(...) bytes, 256-byte aligned, used by nobody else until
 //            the queue has done the call; it keeps copies of keys, values and reads of the call, so
 //            its owner zeroes it when they are to be forgotten.
 // Rejects:   INVALID_ARGUMENT: dimensions that are no multiples of 8 or above 128, a chunk_tokens other
@@ -27,8 +27,8 @@
 //            the same order: bits differ from the CPU's only where an assignment does. Similarities and
 //            the logits' dot products multiply f16-rounded operands and sum in f32 (relative error of
 //            a similarity 2^-10, of a weight logit_scale 2^-10), weights and values of a read are
-//            rounded to 11 bits (tf32, relative error 2^-11 each); exponentials are ex2.approx. The
-//            read is summed over fixed blocks of slots by slot index, then over the chunk. No bit of
+//            rounded to f16 (relative error 2^-11 each, absolute 2^-25); exponentials are ex2.approx.
+//            The read is summed over the chunk, then over fixed parts of the slots by index. No bit of
 //            out or state depends on the batch, on the cut into calls or on which kernel was chosen.
 //            Cost per token and head O((n + L)(K + V)), per merge O(L n K).
 // Threads:   one queue's; does not wait for the device.

@@ -9,7 +9,8 @@ namespace lethe {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kSegmentBytes = size_t{256} << 20;  // of log and partials, where chunks allow
+constexpr size_t kSegmentBytes = size_t{256}
+                                 << 20;  // of changed rows and indices, where chunks allow
 
 // How a call is cut into segments and its workspace into arrays; args is set but for the pointers
 // that are the caller's.
@@ -18,7 +19,7 @@ class Plan {
   Plan(const OvqShape& shape, const OvqBatchSize& size, void* workspace)
       : base_(static_cast<char*>(workspace)) {
     dim_ = std::max(shape.key_dim, shape.value_dim) <= 64 ? 64 : 128;
-    const int64_t unit = kOvqUnitElements / dim_;
+    const int64_t part = kOvqPartElements / dim_;
     const int64_t max_chunks = (size.max_length + 2 * shape.chunk_tokens - 2) / shape.chunk_tokens;
     is_prefill_ = size.max_length > 1;
     max_filled_ = OvqFilledSlots(shape, size.max_tokens_after);
@@ -31,40 +32,32 @@ class Plan {
     args_.num_sequences = static_cast<int>(size.num_sequences);
     args_.max_merges =
         static_cast<int>((size.max_length + shape.chunk_tokens - 1) / shape.chunk_tokens);
-    args_.num_units = static_cast<int>(std::max<int64_t>(1, (max_filled_ + unit - 1) / unit));
-    args_.capacity = args_.num_units * static_cast<int>(unit);
+    args_.num_parts = static_cast<int>(std::max<int64_t>(1, (max_filled_ + part - 1) / part));
+    args_.capacity = args_.num_parts * static_cast<int>(part);
     const auto chains = static_cast<size_t>(size.num_heads * size.num_sequences);
-    const auto slots = chains * static_cast<size_t>(args_.capacity);
+    const auto slots = static_cast<size_t>(args_.capacity);
     const auto dim = static_cast<size_t>(dim_);
-    Take(&args_.merge_keys, slots * dim);
-    if (!is_prefill_) {
-      args_.segment_chunks = 1;
-      const size_t parts = chains * static_cast<size_t>(2 * args_.num_units + 1);
-      Take(&args_.partials, parts * dim);
-      Take(&args_.partial_stats, parts * 2);
-      return;
-    }
-    Take(&args_.dictionary_keys, slots * dim);
-    Take(&args_.dictionary_values, slots * dim);
-    Take(&args_.dictionary_biases, slots);
+    Take(&args_.merge_keys, chains * slots * dim);
+    Take(&args_.merge_rows, chains * slots);
+    const size_t parts = chains * static_cast<size_t>(args_.num_parts + 1);
+    Take(&args_.parts, parts * dim);
+    Take(&args_.part_stats, parts * 2);
+    args_.segment_chunks = 1;
+    if (!is_prefill_) return;
     const auto tokens = static_cast<size_t>(shape.chunk_tokens);
-    const auto units = static_cast<size_t>(args_.num_units);
-    const size_t chunk_bytes =
-        chains * tokens * (dim * 6 + 8 + units * (dim * sizeof(float) + 2 * sizeof(float)));
-    const size_t wanted = size.segment_chunks > 0 ? static_cast<size_t>(size.segment_chunks)
-                                                  : kSegmentBytes / chunk_bytes;
-    args_.segment_chunks = static_cast<int>(std::clamp<size_t>(
-        wanted, 1, static_cast<size_t>(std::min<int64_t>(max_chunks, kOvqMaxSegmentChunks))));
-    const size_t rows = chains * static_cast<size_t>(args_.segment_chunks) * tokens;
-    Take(&args_.log_slots, rows);
-    Take(&args_.log_keys, rows * dim);
-    Take(&args_.log_values, rows * dim);
-    Take(&args_.log_biases, rows);
-    // Sequences of one token in the same call use the partials before the others do.
-    const size_t partials =
-        std::max(rows * units, chains * static_cast<size_t>(2 * args_.num_units + 1));
-    Take(&args_.partials, partials * dim);
-    Take(&args_.partial_stats, partials * 2);
+    const size_t chunk_bytes = chains * (tokens * (dim * 4 + 4) + slots * 4);
+    const size_t most =
+        std::clamp<size_t>(size.segment_chunks > 0 ? static_cast<size_t>(size.segment_chunks)
+                                                   : kSegmentBytes / chunk_bytes,
+                           1, kOvqMaxSegmentChunks);
+    const size_t num_segments = (static_cast<size_t>(max_chunks) + most - 1) / most;
+    const size_t chunks = (static_cast<size_t>(max_chunks) + num_segments - 1) / num_segments;
+    args_.segment_chunks = static_cast<int>(chunks);
+    const size_t rows = chains * (slots + chunks * tokens);
+    Take(&args_.rows, rows * 2 * dim);
+    Take(&args_.row_biases, rows);
+    Take(&args_.row_index, chains * chunks * slots);
+    Take(&args_.progress, chains);
   }
 
   int dim() const { return dim_; }
@@ -105,13 +98,21 @@ absl::Status OvqBatchCuda(Queue* queue, const OvqShape& shape, const OvqBatchSiz
   args.states = states;
   args.out = out;
   args.assignments = assignments;
-  LETHE_RETURN_IF_ERROR(OvqLaunchStep(queue, args, plan.dim(), plan.max_filled()));
-  if (plan.is_prefill()) LETHE_RETURN_IF_ERROR(OvqLaunchDictionary(queue, args, plan.dim()));
+  // Where all sequences are as long as the longest, none may bring one token.
+  if (size.max_length == 1 || size.num_tokens < size.max_length * size.num_sequences) {
+    LETHE_RETURN_IF_ERROR(OvqLaunchStep(queue, args, plan.dim(), plan.max_filled()));
+  }
+  // Where merges leave a quarter of the device free, reads run beside them.
+  const int merge_blocks = OvqMergeBlocks(queue, args, plan.dim(), plan.max_filled());
+  args.is_overlapped =
+      merge_blocks * args.num_heads * args.num_sequences <= queue->num_multiprocessors() * 3 / 4;
   for (; args.first_chunk < plan.num_chunks(); args.first_chunk += args.segment_chunks) {
+    if (plan.is_prefill()) LETHE_RETURN_IF_ERROR(OvqLaunchRows(queue, args, plan.dim()));
     LETHE_RETURN_IF_ERROR(OvqLaunchMerge(queue, args, plan.dim(), plan.max_filled()));
     if (!plan.is_prefill()) continue;
-    LETHE_RETURN_IF_ERROR(OvqLaunchRead(queue, args, plan.dim()));
-    LETHE_RETURN_IF_ERROR(OvqLaunchChunk(queue, args, plan.dim()));
+    LETHE_RETURN_IF_ERROR(queue->compute_capability() == 90
+                              ? OvqLaunchReadSm90(queue, args, plan.dim())
+                              : OvqLaunchRead(queue, args, plan.dim()));
   }
   return plan.is_prefill() ? OvqLaunchAppend(queue, args) : absl::OkStatus();
 }

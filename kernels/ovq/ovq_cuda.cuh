@@ -100,6 +100,11 @@ __device__ inline float* OutRow(const OvqKernelArgs& args, const Sequence& seque
   return args.out + (row * args.num_heads + head) * args.value_dim;
 }
 
+// The first row of a head of a sequence.
+__device__ inline int64_t RowsOfChain(const OvqKernelArgs& args, int64_t chain) {
+  return chain * (args.capacity + static_cast<int64_t>(args.segment_chunks) * args.chunk_tokens);
+}
+
 // Four elements of a row of `size`; zeros where there is no row or it has ended. kFull: size is D.
 template <bool kFull>
 __device__ inline float4 LoadRow(const float* row, int element, int size) {
@@ -119,15 +124,6 @@ __device__ inline float Log2(float x) {
 }
 __device__ inline float Infinity() { return __int_as_float(0x7f800000); }
 
-// Bits of x rounded to tf32, ties away from zero.
-__device__ inline uint32_t ToTf32(float x) {
-  uint32_t y;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-  return y;
-}
-// A weight in [0, 1]: the matrix unit ignores the low 13 bits, so adding half a unit rounds.
-__device__ inline uint32_t WeightToTf32(float x) { return __float_as_uint(x) + 0x1000u; }
-
 __device__ inline uint32_t PackHalves(float low, float high) {
   const __half2 packed = __floats2half2_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&packed);
@@ -140,18 +136,13 @@ __device__ inline void MmaHalf(float (&c)[4], const uint32_t (&a)[4], uint32_t b
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// c += a b for a [16][8] of tf32, b [8][8].
-__device__ inline void MmaTf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // Dot products take the 16 dimensions of a step in the order in which lane t's four elements
 // 4t .. 4t + 3 are its operands (2t, 2t + 1) and (2t + 8, 2t + 9): one 16-byte load a step from
-// f32. Rows of halves hold two steps, 32 dimensions, as four 16-byte pieces, piece t the two
-// steps' operands of lane t. PermutedHalf: where element `dim` (a multiple of 4) stands.
+// f32. Rows that the reads see are in that order: of `dim`, a multiple of 4, and the next three
+// elements two stand at KeyPosition and two 8 behind.
+__host__ __device__ constexpr int KeyPosition(int dim) { return (dim & ~15) + ((dim & 15) >> 1); }
+// A merge's rows hold two steps, 32 dimensions, as four 16-byte pieces, piece t the two steps'
+// operands of lane t. PermutedHalf: where element `dim` (a multiple of 4) stands.
 __host__ __device__ constexpr int PermutedHalf(int dim) {
   return (dim & ~31) + ((dim >> 2) & 3) * 8 + ((dim >> 4) & 1) * 4;
 }
@@ -161,24 +152,8 @@ template <int kDim>
 __device__ inline int SharedKey(int row, int piece) {
   return row * kDim + ((piece ^ ((row & 1) << 2)) << 3);
 }
-// Values stand in pairs of rows, element by element, so that one 16-byte load has both operands of
-// two elements: (2 pair, dim), (2 pair + 1, dim), .. . Pairs rotate within 128 bytes, as a phase
-// reads 32 bytes of four pairs.
-template <int kDim>
-__device__ inline int SharedValue(int row, int dim) {
-  return (row >> 1) * 2 * kDim + ((2 * dim + (row & 1)) ^ (((row >> 1) & 3) << 3));
-}
-// Four elements of a row, from `dim`, a multiple of 4.
-template <int kDim>
-__device__ inline void StoreSharedValues(float* values, int row, int dim, float4 x) {
-  values[SharedValue<kDim>(row, dim)] = x.x;
-  values[SharedValue<kDim>(row, dim + 1)] = x.y;
-  values[SharedValue<kDim>(row, dim + 2)] = x.z;
-  values[SharedValue<kDim>(row, dim + 3)] = x.w;
-}
-
-// The same for a lane that walks down the rows 8 at a time: its operands of a row of 8 tokens' or
-// slots' keys and of the values of rows 2t and 2t + 1. The first row is a multiple of 8.
+// The same for a lane that walks down the rows 8 at a time: its operands of 8 slots' keys. The first
+// row is a multiple of 8.
 template <int kDim>
 struct KeyLane {
   const uint16_t* pieces[2];  // of even and odd pairs of steps
@@ -193,18 +168,6 @@ struct KeyLane {
     return *reinterpret_cast<const uint4*>(pieces[pair & 1] + 8 * n * kDim + (pair & ~1) * 32);
   }
 };
-template <int kDim>
-struct ValueLane {
-  const float* values;
-
-  __device__ ValueLane(const float* rows, int first, const Lane& lane)
-      : values(rows + (first / 2 + lane.t) * 2 * kDim + ((4 * lane.g) ^ (lane.t << 3))) {}
-  // Elements 16 group + 2 g and the next: (x, y) and (z, w).
-  __device__ uint4 Load(int n, int group) const {
-    return *reinterpret_cast<const uint4*>(values + 8 * n * kDim + 32 * group);
-  }
-};
-
 // Brings a line into the first cache ahead of its use. The value goes to Warmed, which waits for it.
 __device__ inline float Warm(const float* address) {
   float x;
@@ -222,11 +185,6 @@ __device__ inline uint4 KeyPiece(const float* row, int piece, int size) {
   return make_uint4(PackHalves(x.x, x.y), PackHalves(x.z, x.w), PackHalves(y.x, y.y),
                     PackHalves(y.z, y.w));
 }
-__device__ inline float4 RoundValues(float4 x) {
-  return make_float4(__uint_as_float(ToTf32(x.x)), __uint_as_float(ToTf32(x.y)),
-                     __uint_as_float(ToTf32(x.z)), __uint_as_float(ToTf32(x.w)));
-}
-
 // Rows g and g + 8 of a [16][kDim] operand; null rows are zero.
 template <int kDim, bool kFull>
 __device__ inline void LoadOperand(const float* row0, const float* row1, int size, int t,
@@ -242,9 +200,32 @@ __device__ inline void LoadOperand(const float* row0, const float* row1, int siz
   }
 }
 
-// Slots of a tile: the softmax rescales once a tile.
+// Slots of a tile: the softmax rescales once a tile. A part of a read is a softmax of its own.
 template <int kDim>
-constexpr int kTileSlots = 4096 / kDim;
+constexpr int kPartSlots = kOvqPartElements / kDim;
+template <int kDim>
+constexpr int kTileSlots = kPartSlots<kDim> / 2;
+
+// A read begins with its chunk's own tokens; the parts of the slots join it in order.
+struct JoinScale {
+  float largest, before, part;
+};
+__device__ inline JoinScale ScaleJoin(float largest_before, float largest_part) {
+  const float largest = fmaxf(largest_before, largest_part);
+  return {largest, Exp2(largest_before - largest), Exp2(largest_part - largest)};
+}
+__device__ inline float Join(const JoinScale& scale, float before, float part) {
+  return fmaf(scale.part, part, scale.before * before);
+}
+
+template <int kColumns>
+__device__ inline void SetZero(float (&x)[kColumns][4]) {
+#pragma unroll
+  for (int n = 0; n < kColumns; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x[n][e] = 0.0f;
+  }
+}
 
 // The read of 16 tokens over some slots: per lane rows g and g + 8. Column 2t of out[n] is in [n][0]
 // for row g and in [n][2] for row g + 8, column 2t + 1 in [n][1] and [n][3]; which element a column
@@ -261,32 +242,32 @@ struct Reads {
       largest[r] = -Infinity();
       weights[r] = 0.0f;
     }
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) out[n][e] = 0.0f;
-    }
+    SetZero(out);
   }
 
   // Turns a tile's logits (base 2) into weights; at least one of each row is finite, or an earlier
-  // tile's was. kRows = 1 leaves rows g + 8 out.
-  template <int kTiles, int kRows>
+  // tile's was. kRows = 1 leaves rows g + 8 out. kFirst: nothing is set yet; `out` is the caller's.
+  template <int kTiles, int kRows, bool kFirst = false>
   __device__ void Softmax(float (&logits)[kTiles][4]) {
     float scale[kRows];
     bool is_scaled = false;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float top = largest[r];
+      float top = kFirst ? -Infinity() : largest[r];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         top = fmaxf(top, fmaxf(logits[n][2 * r], logits[n][2 * r + 1]));
       }
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-      scale[r] = Exp2(largest[r] - top);
-      is_scaled |= scale[r] != 1.0f;
+      if constexpr (kFirst) {
+        weights[r] = 0.0f;
+      } else {
+        scale[r] = Exp2(largest[r] - top);
+        is_scaled |= scale[r] != 1.0f;
+        weights[r] *= scale[r];
+      }
       largest[r] = top;
-      weights[r] *= scale[r];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -296,11 +277,13 @@ struct Reads {
         }
       }
     }
-    if (!__any_sync(0xffffffffu, is_scaled)) return;  // a factor of 1 changes no bit
+    if constexpr (!kFirst) {
+      if (!__any_sync(0xffffffffu, is_scaled)) return;  // a factor of 1 changes no bit
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
+      for (int n = 0; n < kDim / 8; ++n) {
 #pragma unroll
-      for (int e = 0; e < 2 * kRows; ++e) out[n][e] *= scale[e >> 1];
+        for (int e = 0; e < 2 * kRows; ++e) out[n][e] *= scale[e >> 1];
+      }
     }
   }
 
@@ -311,27 +294,41 @@ struct Reads {
       weights[r] += __shfl_xor_sync(0xffffffffu, weights[r], 2);
     }
   }
+
+  // Both are finished.
+  __device__ void Join(const Reads& part) {
+    JoinScale scale[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      scale[r] = ScaleJoin(largest[r], part.largest[r]);
+      largest[r] = scale[r].largest;
+      weights[r] = ovq::Join(scale[r], weights[r], part.weights[r]);
+    }
+    const bool is_scaled = scale[0].before != 1.0f || scale[1].before != 1.0f;
+    if (__any_sync(0xffffffffu, is_scaled)) {
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) out[n][e] *= scale[e >> 1].before;
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        out[n][e] = fmaf(scale[e >> 1].part, part.out[n][e], out[n][e]);
+      }
+    }
+  }
 };
 
-// A tile's weights of 8 slots as the left operand: position t of the step is slot 2t, t + 4 slot
-// 2t + 1, so that they are where the logits were.
-__device__ inline void WeightOperand(const float (&weights)[4], uint32_t (&a)[4]) {
-  a[0] = WeightToTf32(weights[0]);
-  a[1] = WeightToTf32(weights[2]);
-  a[2] = WeightToTf32(weights[1]);
-  a[3] = WeightToTf32(weights[3]);
-}
-
-// The two halves of a unit are joined first, then the units in order, then the chunk's own tokens.
-struct PairScale {
-  float largest, first, second;
-};
-__device__ inline PairScale ScalePair(float largest0, float largest1) {
-  const float largest = fmaxf(largest0, largest1);
-  return {largest, Exp2(largest0 - largest), Exp2(largest1 - largest)};
-}
-__device__ inline float Join(const PairScale& scale, float first, float second) {
-  return fmaf(scale.second, second, scale.first * first);
+// Weights of 16 slots, two of the matrix unit's columns of 8, as its left operand.
+__device__ inline void WeightOperand(const float (&first)[4], const float (&second)[4],
+                                     uint32_t (&a)[4]) {
+  a[0] = PackHalves(first[0], first[1]);
+  a[1] = PackHalves(first[2], first[3]);
+  a[2] = PackHalves(second[0], second[1]);
+  a[3] = PackHalves(second[2], second[3]);
 }
 
 }  // namespace lethe::ovq

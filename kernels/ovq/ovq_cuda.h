@@ -1,13 +1,15 @@
 // OvqBatchCuda: the CUDA form of OvqBatch, and what its kernels share; internal to kernels/ovq.
 //
 // Shapes:   D is key_dim and value_dim rounded up to 64 or 128: rows of the workspace are [D], zero
-//           beyond the dimensions. A unit is kOvqUnitElements / D slots, a half unit half of them.
-//           A segment is a number of chunks that one round of kernels treats; C chunks at most.
-//             dictionary (slots as the reads see them, at the start of a segment): [S][H][capacity]
-//             log (slots that a chunk's merge changed, at the place of one of its tokens):
-//               [S][H][C][L], slot -1 where a token changed none
-//             partials: [S][H][C][units][L / 16] tiles of 16 tokens, in the registers' order
-//           Rows of halves stand in the order of PermutedHalf (ovq_cuda.cuh).
+//           beyond the dimensions. A segment is a number of chunks that one round of kernels treats;
+//           C chunks at most.
+//             rows (slots as the reads see them: key, value): [S][H][capacity + C L][2 D]: first the slots at the
+//               segment's start, by slot; then those that each chunk's merge changed, at the place
+//               of one of their tokens
+//             row_index (where a slot's row is at the start of each of the segment's chunks but the
+//               first, where it is the slot): [S][H][C][capacity]
+//             progress (merges of the call whose rows can be read): [S][H]
+//           Keys of rows stand in the order of KeyPosition (ovq_cuda.cuh).
 // Units:    biases are log2 of counts, -infinity where there is no slot.
 // Requires: what OvqBatch has validated.
 // Rejects:  the device's errors.
@@ -27,9 +29,8 @@
 
 namespace lethe {
 
-inline constexpr int kOvqUnitElements = 16384;
-inline constexpr int kOvqMaxSegmentChunks = 128;
-inline constexpr int kOvqTileTokens = 16;  // rows of the matrix unit's tile
+inline constexpr int kOvqPartElements = 8192;  // of the slots' keys that one part of a read covers
+inline constexpr int kOvqMaxSegmentChunks = 512;
 
 // Everything a kernel needs, passed by value.
 struct OvqKernelArgs {
@@ -45,20 +46,19 @@ struct OvqKernelArgs {
   float* out;
   int32_t* assignments;
 
-  int capacity;  // slots of the dictionary, a multiple of a unit's
-  int num_units;
+  int capacity;     // slots, a multiple of a part's
+  int num_parts;    // of capacity
   int first_chunk;  // of the segment, counted from the chunk at the call's start
   int segment_chunks;
-  uint16_t* dictionary_keys;  // halves
-  float* dictionary_values;
-  float* dictionary_biases;
+  bool is_overlapped;    // reads run beside the merges, on multiprocessors that these leave free
   uint16_t* merge_keys;  // halves of the slots' keys for a head whose block cannot hold them
-  int32_t* log_slots;
-  uint16_t* log_keys;
-  float* log_values;
-  float* log_biases;
-  float* partials;
-  float* partial_stats;  // (largest logit, sum of weights) per token
+  int32_t* merge_rows;   // where those slots' rows are
+  uint16_t* rows;        // halves: a key, then a value
+  float* row_biases;
+  int32_t* row_index;
+  int32_t* progress;
+  float* parts;       // of reads of one token: [S][H][num_parts + 1][D]
+  float* part_stats;  // (largest logit, sum of weights) of each
 };
 
 size_t OvqWorkspaceBytesCuda(const OvqShape& shape, const OvqBatchSize& size);
@@ -68,10 +68,11 @@ absl::Status OvqBatchCuda(Queue* queue, const OvqShape& shape, const OvqBatchSiz
                           int32_t* assignments, const OvqWorkspace& workspace);
 
 // The rounds of kernels. `dim` is D; each launches nothing where there is nothing to do.
+int OvqMergeBlocks(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled);  // a head
 absl::Status OvqLaunchMerge(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled);
-absl::Status OvqLaunchDictionary(Queue* queue, const OvqKernelArgs& args, int dim);
+absl::Status OvqLaunchRows(Queue* queue, const OvqKernelArgs& args, int dim);
 absl::Status OvqLaunchRead(Queue* queue, const OvqKernelArgs& args, int dim);
-absl::Status OvqLaunchChunk(Queue* queue, const OvqKernelArgs& args, int dim);
+absl::Status OvqLaunchReadSm90(Queue* queue, const OvqKernelArgs& args, int dim);  // of 9.0 alone
 absl::Status OvqLaunchStep(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled);
 absl::Status OvqLaunchAppend(Queue* queue, const OvqKernelArgs& args);
 

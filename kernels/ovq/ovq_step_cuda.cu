@@ -1,7 +1,7 @@
 // Reads of sequences that bring one token (decode).
 //
-// A decode streams the slots once from memory, so its time is their bytes. Each warp reads half a
-// unit, in registers, in the matrix unit's layout with the token as row 0: the bits are those of a
+// A decode streams the slots once from memory, so its time is their bytes. Each warp reads a
+// part, in registers, in the matrix unit's layout with the token as row 0: the bits are those of a
 // prefill. Where the batch leaves multiprocessors idle, a head's parts go to several blocks and
 // OvqJoinKernel joins them.
 #include <algorithm>
@@ -16,14 +16,12 @@ namespace lethe {
 namespace {
 
 using ovq::GetSequence;
+using ovq::kPartSlots;
 using ovq::kTileSlots;
 using ovq::Lane;
 using ovq::Reads;
 using ovq::Sequence;
 using ovq::ThisLane;
-
-template <int kDim>
-constexpr int kHalfSlots = kOvqUnitElements / kDim / 2;
 
 constexpr int kSplitWarps = 2;  // of a block that shares a head with others
 constexpr int kMaxSharedParts = 96;
@@ -42,10 +40,10 @@ __device__ float4 LoadOnce(const float* row, int element, int size) {
   return LoadOnce(row + element);
 }
 
-// Half a unit of slots, all in use.
+// A part of the slots, all in use.
 template <int kDim, bool kFull>
 struct WholeRows {
-  static constexpr int num_rows = kHalfSlots<kDim>;
+  static constexpr int num_rows = kPartSlots<kDim>;
   const float* keys;
   const float* values;
   const int32_t* counts;
@@ -184,19 +182,37 @@ class PartReader {
     }
   }
 
+  // Elements 32 group + 4 g .. + 3 of two neighbouring rows, as operands.
+  static __device__ void PackRows(const Buffer& buffer, int n, int group, uint32_t (&pairs)[4]) {
+    const float4 x = buffer.rows[2 * n * (kDim / 32) + group];
+    const float4 y = buffer.rows[(2 * n + 1) * (kDim / 32) + group];
+    pairs[0] = ovq::PackHalves(x.x, y.x);
+    pairs[1] = ovq::PackHalves(x.y, y.y);
+    pairs[2] = ovq::PackHalves(x.z, y.z);
+    pairs[3] = ovq::PackHalves(x.w, y.w);
+  }
+
+  // The matrix unit takes 16 rows at once: where a batch has 8, every other one waits as halves.
   __device__ void AddValues(const Buffer& buffer, int first, const float (&weights)[kColumns][4]) {
 #pragma unroll
-    for (int n = 0; n < kBatch; ++n) {
-      const uint32_t a[4] = {ovq::WeightToTf32(weights[first + n][0]), 0,
-                             ovq::WeightToTf32(weights[first + n][1]), 0};
+    for (int n = kBatch == 1 ? 0 : 1; n < kBatch; n += 2) {
+      const int column = first + n;
+      if (column % 2 == 0) {
+#pragma unroll
+        for (int group = 0; group < kDim / 32; ++group) PackRows(buffer, n, group, waiting_[group]);
+        continue;
+      }
+      const uint32_t a[4] = {ovq::PackHalves(weights[column - 1][0], weights[column - 1][1]), 0,
+                             ovq::PackHalves(weights[column][0], weights[column][1]), 0};
 #pragma unroll
       for (int group = 0; group < kDim / 32; ++group) {
-        const float4 x = buffer.rows[2 * n * (kDim / 32) + group];
-        const float4 y = buffer.rows[(2 * n + 1) * (kDim / 32) + group];
-        ovq::MmaTf32(reads_.out[4 * group], a, ovq::ToTf32(x.x), ovq::ToTf32(y.x));
-        ovq::MmaTf32(reads_.out[4 * group + 1], a, ovq::ToTf32(x.y), ovq::ToTf32(y.y));
-        ovq::MmaTf32(reads_.out[4 * group + 2], a, ovq::ToTf32(x.z), ovq::ToTf32(y.z));
-        ovq::MmaTf32(reads_.out[4 * group + 3], a, ovq::ToTf32(x.w), ovq::ToTf32(y.w));
+        uint32_t pairs[4];
+        PackRows(buffer, n, group, pairs);
+        if constexpr (kBatch > 1) PackRows(buffer, n - 1, group, waiting_[group]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          ovq::MmaHalf(reads_.out[4 * group + i], a, waiting_[group][i], pairs[i]);
+        }
       }
     }
   }
@@ -208,39 +224,32 @@ class PartReader {
   const int value_dim_;
   const Lane lane_;
   Buffer buffers_[2];
+  uint32_t waiting_[kDim / 32][4];
   Reads<kDim> reads_;
 };
 
-// Element `dim` of a read from its parts: the halves of units, then the chunk.
+// Element `dim` of a read from its parts, of which the last is the chunk.
 template <int kDim>
-__device__ float JoinParts(const float* outs, const float2* stats, int num_halves, int dim) {
-  const float2 chunk = stats[num_halves];
-  float largest = chunk.x;
-  for (int part = 0; part < num_halves; ++part) largest = fmaxf(largest, stats[part].x);
-  float weights = 0.0f;
-  float out = 0.0f;
-  for (int part = 0; part < num_halves; part += 2) {
-    const bool is_whole = part + 1 < num_halves;
-    const float2 first = stats[part];
-    const float2 second = is_whole ? stats[part + 1] : make_float2(-ovq::Infinity(), 0.0f);
-    const ovq::PairScale pair = ovq::ScalePair(first.x, second.x);
-    const float scale = ovq::Exp2(pair.largest - largest);
-    weights = fmaf(scale, ovq::Join(pair, first.y, second.y), weights);
-    const float second_out = is_whole ? outs[(part + 1) * kDim + dim] : 0.0f;
-    out = fmaf(scale, ovq::Join(pair, outs[part * kDim + dim], second_out), out);
+__device__ float JoinParts(const float* outs, const float2* stats, int num_parts, int dim) {
+  float largest = stats[num_parts].x;
+  float weights = stats[num_parts].y;
+  float out = outs[num_parts * kDim + dim];
+  for (int part = 0; part < num_parts; ++part) {
+    const ovq::JoinScale scale = ovq::ScaleJoin(largest, stats[part].x);
+    largest = scale.largest;
+    weights = ovq::Join(scale, weights, stats[part].y);
+    out = ovq::Join(scale, out, outs[part * kDim + dim]);
   }
-  const float scale = ovq::Exp2(chunk.x - largest);
-  weights = fmaf(scale, chunk.y, weights);
-  return __fdiv_rn(fmaf(scale, outs[num_halves * kDim + dim], out), weights);
+  return __fdiv_rn(out, weights);
 }
 
 template <int kDim>
 __device__ void StoreRead(const OvqKernelArgs& args, const Sequence& sequence, int head,
-                          const float* outs, const float2* stats, int num_halves) {
+                          const float* outs, const float2* stats, int num_parts) {
   for (int dim = static_cast<int>(threadIdx.x); dim < args.value_dim;
        dim += static_cast<int>(blockDim.x)) {
     ovq::OutRow(args, sequence, head, sequence.pending)[dim] =
-        JoinParts<kDim>(outs, stats, num_halves, dim);
+        JoinParts<kDim>(outs, stats, num_parts, dim);
   }
 }
 
@@ -248,11 +257,11 @@ __device__ void StoreRead(const OvqKernelArgs& args, const Sequence& sequence, i
 template <int kDim>
 __device__ float* PartOuts(const OvqKernelArgs& args, int sequence_index, int head) {
   const int64_t chain = static_cast<int64_t>(sequence_index) * args.num_heads + head;
-  return args.partials + chain * (2 * args.num_units + 1) * kDim;
+  return args.parts + chain * (args.num_parts + 1) * kDim;
 }
 __device__ float2* PartStats(const OvqKernelArgs& args, int sequence_index, int head) {
   const int64_t chain = static_cast<int64_t>(sequence_index) * args.num_heads + head;
-  return reinterpret_cast<float2*>(args.partial_stats) + chain * (2 * args.num_units + 1);
+  return reinterpret_cast<float2*>(args.part_stats) + chain * (args.num_parts + 1);
 }
 
 // The token joins the pending ones; where it fills the chunk, the merge reads it from the call.
@@ -280,11 +289,11 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   const Sequence sequence = GetSequence(args, sequence_index);
   if (sequence.length != 1) return;
   const int num_filled = ovq::FilledBefore(args, sequence, 0);
-  const int num_halves = (num_filled + kHalfSlots<kDim> - 1) / kHalfSlots<kDim>;
+  const int num_parts = (num_filled + kPartSlots<kDim> - 1) / kPartSlots<kDim>;
   const bool is_alone = gridDim.x == 1;
   float* outs = is_alone ? reinterpret_cast<float*>(shared_memory)
                          : PartOuts<kDim>(args, sequence_index, head);
-  float2* stats = is_alone ? reinterpret_cast<float2*>(outs + (2 * args.num_units + 1) * kDim)
+  float2* stats = is_alone ? reinterpret_cast<float2*>(outs + (args.num_parts + 1) * kDim)
                            : PartStats(args, sequence_index, head);
   const int key_dim = kFull ? kDim : args.key_dim;
   const int value_dim = kFull ? kDim : args.value_dim;
@@ -297,10 +306,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   const int64_t state = (sequence.state * args.num_heads + head) * args.max_slots;
   const int num_warps = static_cast<int>(blockDim.x) >> 5;
   const int warp = static_cast<int>(threadIdx.x) >> 5;
-  for (int part = static_cast<int>(blockIdx.x) * num_warps + warp; part <= num_halves;
+  for (int part = static_cast<int>(blockIdx.x) * num_warps + warp; part <= num_parts;
        part += static_cast<int>(gridDim.x) * num_warps) {
-    const int first = part * kHalfSlots<kDim>;
-    if (first + kHalfSlots<kDim> <= num_filled) {
+    const int first = part * kPartSlots<kDim>;
+    if (first + kPartSlots<kDim> <= num_filled) {
       using Rows = WholeRows<kDim, kFull>;
       const Rows rows{args.states.keys + (state + first) * key_dim,
                       args.states.values + (state + first) * value_dim,
@@ -308,7 +317,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
       PartReader<kDim, kFull, kBatch, Rows>(query, logit_scale, rows, key_dim, value_dim, lane)
           .Read(outs + part * kDim, stats + part);
     } else {
-      const bool is_chunk = part == num_halves;
+      const bool is_chunk = part == num_parts;
       const LastRows rows{args, sequence, head, is_chunk ? -1 : state + first,
                           is_chunk ? sequence.pending + 1 : num_filled - first};
       PartReader<kDim, kFull, 1, LastRows>(query, logit_scale, rows, key_dim, value_dim, lane)
@@ -318,7 +327,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   if (blockIdx.x == 0 && sequence.num_merges == 0) KeepPending(args, sequence, head);
   if (!is_alone) return;
   __syncthreads();
-  StoreRead<kDim>(args, sequence, head, outs, stats, num_halves);
+  StoreRead<kDim>(args, sequence, head, outs, stats, num_parts);
 }
 
 // Grid: (heads, sequences), D threads.
@@ -331,16 +340,16 @@ __global__ void OvqJoinKernel(const __grid_constant__ OvqKernelArgs args) {
   const int num_filled = ovq::FilledBefore(args, sequence, 0);
   StoreRead<kDim>(args, sequence, head, PartOuts<kDim>(args, sequence_index, head),
                   PartStats(args, sequence_index, head),
-                  (num_filled + kHalfSlots<kDim> - 1) / kHalfSlots<kDim>);
+                  (num_filled + kPartSlots<kDim> - 1) / kPartSlots<kDim>);
 }
 
 template <int kDim, bool kFull, int kBatch, int kWarps, int kBlocks>
 absl::Status Launch(Queue* queue, const OvqKernelArgs& args, int64_t max_filled) {
   const auto heads = static_cast<unsigned>(args.num_heads);
   const auto sequences = static_cast<unsigned>(args.num_sequences);
-  const int num_parts = 2 * args.num_units + 1;
+  const int num_parts = args.num_parts + 1;
   const auto max_parts =
-      static_cast<int>((max_filled + kHalfSlots<kDim> - 1) / kHalfSlots<kDim>) + 1;
+      static_cast<int>((max_filled + kPartSlots<kDim> - 1) / kPartSlots<kDim>) + 1;
   const bool is_alone = args.num_heads * args.num_sequences >= 2 * queue->num_multiprocessors() &&
                         num_parts <= kMaxSharedParts;
   const int warps = is_alone ? kWarps : kSplitWarps;
