@@ -26,10 +26,11 @@
 // Numerics:  CPU: the bits of OvqRead and OvqMerge. CUDA: a state is the same running means, summed in
 //            the same order: bits differ from the CPU's only where an assignment does. Similarities and
 //            the logits' dot products multiply f16-rounded operands and sum in f32 (relative error of
-//            a similarity 2^-10, of a weight logit_scale 2^-10), weights and values of a read are
-//            rounded to f16 (relative error 2^-11 each, absolute 2^-25); exponentials are ex2.approx.
-//            The read is summed over the chunk, then over fixed parts of the slots by index. No bit of
-//            out or state depends on the batch, on the cut into calls or on which kernel was chosen.
+//            a similarity 2^-10, of a weight logit_scale 2^-10); similarities are compared in steps of
+//            2^-15. Weights and values of a read are rounded to f16 (relative error 2^-11 each, absolute
+//            2^-25); exponentials are ex2.approx. The read is summed over the chunk, then over fixed
+//            parts of the slots by index. No bit of out or state depends on the batch, on the cut into
+//            calls or on which kernel was chosen.
 //            Cost per token and head O((n + L)(K + V)), per merge O(L n K).
 // Threads:   one queue's; does not wait for the device.
 #ifndef LETHE_KERNELS_OVQ_OVQ_BATCH_H_

@@ -136,6 +136,15 @@ __device__ inline void MmaHalf(float (&c)[4], const uint32_t (&a)[4], uint32_t b
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// c = a b + first.
+__device__ inline void MmaHalf(float (&c)[4], float first, const uint32_t (&a)[4], uint32_t b0,
+                               uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%10,%10,%10,%10};"
+      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(first));
+}
+
 // Dot products take the 16 dimensions of a step in the order in which lane t's four elements
 // 4t .. 4t + 3 are its operands (2t, 2t + 1) and (2t + 8, 2t + 9): one 16-byte load a step from
 // f32. Rows that the reads see are in that order: of `dim`, a multiple of 4, and the next three
@@ -152,8 +161,8 @@ template <int kDim>
 __device__ inline int SharedKey(int row, int piece) {
   return row * kDim + ((piece ^ ((row & 1) << 2)) << 3);
 }
-// The same for a lane that walks down the rows 8 at a time: its operands of 8 slots' keys. The first
-// row is a multiple of 8.
+// The same for a lane that walks down the rows 8 at a time: its operands of 8 slots' keys. The
+// first row is a multiple of 8.
 template <int kDim>
 struct KeyLane {
   const uint16_t* pieces[2];  // of even and odd pairs of steps
@@ -168,7 +177,8 @@ struct KeyLane {
     return *reinterpret_cast<const uint4*>(pieces[pair & 1] + 8 * n * kDim + (pair & ~1) * 32);
   }
 };
-// Brings a line into the first cache ahead of its use. The value goes to Warmed, which waits for it.
+// Brings a line into the first cache ahead of its use. The value goes to Warmed, which waits for
+// it.
 __device__ inline float Warm(const float* address) {
   float x;
   asm volatile("ld.global.ca.f32 %0, [%1];" : "=f"(x) : "l"(address));
@@ -227,9 +237,9 @@ __device__ inline void SetZero(float (&x)[kColumns][4]) {
   }
 }
 
-// The read of 16 tokens over some slots: per lane rows g and g + 8. Column 2t of out[n] is in [n][0]
-// for row g and in [n][2] for row g + 8, column 2t + 1 in [n][1] and [n][3]; which element a column
-// is, the user's value operand says.
+// The read of 16 tokens over some slots: per lane rows g and g + 8. Column 2t of out[n] is in
+// [n][0] for row g and in [n][2] for row g + 8, column 2t + 1 in [n][1] and [n][3]; which element a
+// column is, the user's value operand says.
 template <int kDim>
 struct Reads {
   float largest[2];

@@ -1,8 +1,9 @@
-// The matching half of OVQ's merge: which slot is each token of a chunk most
-// similar to, which tokens open slots, and which slots change.
+// The matching half of OVQ's merge: which slot is each token of a chunk most similar to, which
+// tokens open slots, and which slots change.
 #ifndef LETHE_KERNELS_OVQ_OVQ_MATCH_CUDA_CUH_
 #define LETHE_KERNELS_OVQ_OVQ_MATCH_CUDA_CUH_
 
+#include <climits>
 #include <cstdint>
 
 #include "kernels/ovq/ovq_merge_cuda.cuh"
@@ -16,6 +17,9 @@ class Matcher {
   static constexpr int kShares = Block::kShares;
   static constexpr int kPieces = Block::kPieces;
   static constexpr int kParts = kMergeWarps / kGroups;  // of the block's slots
+  static constexpr int kMatched =
+      kDim == 64 ? 4 : 2;  // groups of 8 slots that a warp matches at once
+  static constexpr int kBatchSlots = 8 * kMatched;
 
  public:
   __device__ explicit Matcher(Block* block) : b_(*block) {}
@@ -29,17 +33,17 @@ class Matcher {
     const bool is_seed = num_new > 0 && IsSeed(OrderOf(key), num_new);
     const int entry = is_seed ? kSeed : slot;
     int num_before = 0;
-    const uint32_t found = FindEntries(entry, entry, &num_before);
+    int num_found = 0;
+    const uint32_t found = FindEntries(entry, entry, &num_before, &num_found);
     b_.StoreTokens(staged);
-    // Slots are taken in rank order. A changed slot stands at the place of the
-    // token that opened it, else of the first that joined.
+    // Slots are taken in rank order. A changed slot stands at the place of the token that opened
+    // it, else of the first that joined.
     if (is_seed) slot = b_.num_old + num_before;
-    List(is_seed, is_seed || num_before == 0, slot, is_seed ? 0u : found);
+    List(is_seed, is_seed || num_before == 0, slot, found, is_seed ? 0 : num_found);
   }
 
-  // Novelty in the first chunk is the distance from token 0, which itself opens
-  // slot 0; then the other tokens are matched with the slots that the seeds
-  // open.
+  // Novelty in the first chunk is the distance from token 0, which itself opens slot 0; then the
+  // other tokens are matched with the slots that the seeds open.
   __device__ void AssignFirst(int num_new) {
     if (b_.block == 0 && b_.warp == 0 && b_.lane.index < kDim / 8) {
       b_.StoreKeyPiece(0, b_.lane.index, b_.RowOf(false, 0));
@@ -48,7 +52,8 @@ class Matcher {
     const uint64_t first_key = Match(1);
     const bool is_seed = IsSeed(b_.index == 0 ? 0 : OrderOf(first_key), num_new);
     int slot = 0;
-    FindEntries(is_seed ? kSeed : 0, kSeed, &slot);
+    int num_found = 0;
+    FindEntries(is_seed ? kSeed : 0, kSeed, &slot, &num_found);
     if (is_seed && b_.Owns(slot)) {
       for (int piece = b_.share; piece < kPieces; piece += kShares) {
         b_.StoreKeyPiece(slot, piece, b_.RowOf(false, b_.index));
@@ -61,8 +66,9 @@ class Matcher {
     b_.StoreTokens(staged);
     if (!is_seed) slot = SlotOf(key);
     int num_before = 0;
-    const uint32_t found = FindEntries(is_seed ? slot | kSeed : slot, slot, &num_before);
-    List(is_seed, is_seed, slot, found);
+    const uint32_t found =
+        FindEntries(is_seed ? slot | kSeed : slot, slot, &num_before, &num_found);
+    List(is_seed, is_seed, slot, found, num_found);
   }
 
   // Tells the reads that the merges before a chunk are done.
@@ -76,13 +82,10 @@ class Matcher {
   }
 
   // What was on its way has come.
-  __device__ void FinishLoads() const {
-    Warmed(slot_line_);
-    Warmed(count_line_);
-  }
+  __device__ void FinishLoads() const { Warmed(slot_line_); }
 
  private:
-  // The slot that the thread's token will join, likewise.
+  // Brings the slot near that the thread's token may join.
   __device__ void WarmSlot(int slot) {
     if (!b_.Owns(slot)) return;
     const bool is_value = b_.share % 2 != 0;
@@ -90,11 +93,12 @@ class Matcher {
     const int size = is_value ? b_.ValueSize() : b_.KeySize();
     const float* rows = is_value ? b_.shared.slot_values : b_.shared.slot_keys;
     if (element < size) slot_line_ = Warm(rows + static_cast<int64_t>(slot) * size + element);
-    if (b_.share == 0) count_line_ = Warm(reinterpret_cast<const float*>(b_.shared.counts + slot));
+    if (b_.share == 0) count_ = b_.shared.counts[slot];
   }
 
-  // Notes a token's slot and which tokens join that.
-  __device__ void List(bool is_seed, bool is_change, int slot, uint32_t joiners) {
+  // Notes a token's slot and, for the block's changes, which tokens join it; `joiners` is the
+  // share's part of them.
+  __device__ void List(bool is_seed, bool is_change, int slot, uint32_t joiners, int num_joiners) {
     if (b_.share < kGroups) b_.shared.joiners[b_.share][b_.index] = joiners;
     if (b_.share != 0) return;
     if (b_.args.assignments != nullptr && b_.block == 0) {
@@ -105,44 +109,63 @@ class Matcher {
       b_.args.assignments[row * kTokens + b_.index] = is_seed ? ~slot : slot;
     }
     if (!is_change || !b_.Owns(slot)) return;
-    b_.shared.slots_of[b_.index] = is_seed ? slot | kSeed : slot;
-    b_.shared.changes[atomicAdd(&b_.shared.num_changes, 1)] = b_.index;
+    const int count = is_seed ? 1 : count_;
+    const auto total = static_cast<float>(count + num_joiners);
+    b_.shared.changes[atomicAdd(&b_.shared.num_changes, 1)] = {
+        is_seed ? slot | kSeed : slot, b_.index, num_joiners,
+        static_cast<float>(count),     total,    __frcp_rn(total)};
+    b_.shared.counts[slot] = count + num_joiners;
+    b_.arrays.slot_rows[b_.LocalRow(slot)] = b_.ChangedRow() + b_.index;
+    if (b_.args.row_biases != nullptr) {
+      b_.args.row_biases[RowsOfChain(b_.args, b_.Chain()) + b_.ChangedRow() + b_.index] =
+          Log2(total);
+    }
   }
 
-  // The best of the first num_slots slots for the thread's token, over all
-  // blocks.
+  // The best of the first num_slots slots for the thread's token, over all blocks.
   __device__ uint64_t Match(int num_slots) {
     const int group = b_.warp % kGroups;  // of 32 tokens
     const int part = b_.warp / kGroups;   // of the block's batches of slots
     uint32_t a[2][kDim / 16][4];
 #pragma unroll
     for (int m = 0; m < 2; ++m) LoadTokenOperand(group * 32 + m * 16 + b_.lane.g, a[m]);
-    float best[4];
-    int best_slot[4];
+    uint64_t keys[4] = {};  // of rows 8 r + g
+    int row = part * kBatchSlots;
+    // Once, where a block's shared memory holds its slots: a warp has fewer than 16 batches.
+    do {
+      const int first_row = row;
+      int best[4];
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      best[r] = -Infinity();
-      best_slot[r] = 0;
-    }
+      for (int r = 0; r < 4; ++r) best[r] = INT_MIN;
 #pragma unroll 1
-    for (int row = part * kBatchSlots;; row += kParts * kBatchSlots) {
-      const int first = b_.SlotOfLocal(row);
-      if (first >= num_slots) break;
-      if (first + kBatchSlots <= num_slots) {
-        MatchSlots<true>(a, row, first, num_slots, best, best_slot);
-      } else {
-        MatchSlots<false>(a, row, first, num_slots, best, best_slot);
+      for (int place = kPlaceBits - 7; place >= 0; place -= 8, row += kParts * kBatchSlots) {
+        const int first = b_.SlotOfLocal(row);
+        if (first >= num_slots) break;
+        if (first + kBatchSlots <= num_slots) {
+          MatchSlots<true>(a, row, first, num_slots, place, best);
+        } else {
+          MatchSlots<false>(a, row, first, num_slots, place, best);
+        }
       }
-    }
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      uint64_t key = MatchKey(best[r], best_slot[r]);
-      key = max(key, __shfl_xor_sync(0xffffffffu, key, 1));
-      key = max(key, __shfl_xor_sync(0xffffffffu, key, 2));
-      if (b_.lane.t == 0) {
-        b_.shared.candidates[part * kTokens + group * 32 + r * 8 + b_.lane.g] = key;
+      for (int r = 0; r < 4; ++r) {
+        const int place = static_cast<int>(kPlaceBits) - (best[r] & static_cast<int>(kPlaceBits));
+        const int local = first_row + (place >> 3) * (kParts * kBatchSlots) + (place >> 1 & 3) * 8 +
+                          2 * b_.lane.t + (place & 1);
+        keys[r] = max(keys[r], MatchKey(best[r], b_.SlotOfLocal(local)));
       }
+    } while (!kFull && b_.SlotOfLocal(row) < num_slots);
+    // Of the four rows lane t is to have the best of row 8 t + g.
+    const bool is_high = (b_.lane.t & 2) != 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint64_t other = __shfl_xor_sync(0xffffffffu, is_high ? keys[r] : keys[r + 2], 2);
+      keys[r] = max(is_high ? keys[r + 2] : keys[r], other);
     }
+    const bool is_odd = (b_.lane.t & 1) != 0;
+    const uint64_t other = __shfl_xor_sync(0xffffffffu, is_odd ? keys[0] : keys[1], 1);
+    b_.shared.candidates[part * kTokens + group * 32 + 8 * b_.lane.t + b_.lane.g] =
+        max(is_odd ? keys[1] : keys[0], other);
     __syncthreads();
     return Exchange();
   }
@@ -162,12 +185,13 @@ class Matcher {
     }
   }
 
-  // A batch of slots, at row `local` of the keys, against the warp's 32 tokens:
-  // best[r] is of row 8 r + g. Rows beyond num_slots hold anything.
+  // A batch of slots, at row `local` of the keys, against the warp's 32 tokens: best[r] is of row 8
+  // r + g, a similarity plus 2, whose bits are in the order of integers, with the slot's place in
+  // its last bits: lower slots are larger. Rows beyond num_slots hold anything.
   template <bool kAll>
   __device__ void MatchSlots(const uint32_t (&a)[2][kDim / 16][4], int local, int slot,
-                             int num_slots, float (&best)[4], int (&best_slot)[4]) {
-    float dots[kMatched][2][4] = {};
+                             int num_slots, int place, int (&best)[4]) {
+    float dots[kMatched][2][4];
     const KeyLane<kDim> key_lane(b_.arrays.keys, local, b_.lane);
 #pragma unroll
     for (int pair = 0; pair < kDim / 32; ++pair) {
@@ -176,26 +200,25 @@ class Matcher {
         const uint4 b = key_lane.Load(n, pair);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          MmaHalf(dots[n][m], a[m][2 * pair], b.x, b.y);
+          pair == 0 ? MmaHalf(dots[n][m], 2.0f, a[m][0], b.x, b.y)
+                    : MmaHalf(dots[n][m], a[m][2 * pair], b.x, b.y);
           MmaHalf(dots[n][m], a[m][2 * pair + 1], b.z, b.w);
         }
       }
     }
 #pragma unroll
-    for (int n = 0; n < kMatched; ++n) {
+    for (int r = 0; r < 4; ++r) {
+      int top = INT_MIN;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int column = slot + 8 * n + 2 * b_.lane.t + e;
-        const bool is_set = kAll || column < num_slots;
+      for (int n = 0; n < kMatched; ++n) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-          const float dot = dots[n][r >> 1][2 * (r & 1) + e];
-          if (is_set && dot > best[r]) {
-            best[r] = dot;
-            best_slot[r] = column;
-          }
+        for (int e = 0; e < 2; ++e) {
+          const int dot = __float_as_int(dots[n][r >> 1][2 * (r & 1) + e]);
+          const int key = (dot & ~static_cast<int>(kPlaceBits)) | (7 - 2 * n - e);
+          if (kAll || slot + 8 * n + 2 * b_.lane.t + e < num_slots) top = max(top, key);
         }
       }
+      best[r] = max(best[r], top + place);
     }
   }
 
@@ -233,30 +256,28 @@ class Matcher {
     return x;
   }
 
-  // True where the thread's token is among the num_seeds with the smallest
-  // (order, rank).
+  // True where the thread's token is among the num_seeds with the smallest (order, rank).
   __device__ bool IsSeed(uint32_t order, int num_seeds) {
+    order |= static_cast<uint32_t>(b_.index);
     if (b_.share == 0) WordOf(b_.shared.orders) = order;
     __syncthreads();
     int smaller = 0;
     if (b_.share < kGroups) {
-      const int place = b_.index - b_.share * 32;  // lower ranks win ties
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const uint4 four = b_.shared.orders[b_.share][i];
-        smaller += four.x < order + (4 * i < place ? 1 : 0) ? 1 : 0;
-        smaller += four.y < order + (4 * i + 1 < place ? 1 : 0) ? 1 : 0;
-        smaller += four.z < order + (4 * i + 2 < place ? 1 : 0) ? 1 : 0;
-        smaller += four.w < order + (4 * i + 3 < place ? 1 : 0) ? 1 : 0;
+        CountIfLess(four.x, order, &smaller);
+        CountIfLess(four.y, order, &smaller);
+        CountIfLess(four.z, order, &smaller);
+        CountIfLess(four.w, order, &smaller);
       }
     }
     return SumOfShares(smaller) < num_seeds;
   }
 
-  // Announces the thread's entry and finds the tokens whose entry is `wanted`:
-  // those of the share's group, and how many of all groups have a lower rank
-  // than the thread's token.
-  __device__ uint32_t FindEntries(int entry, int wanted, int* num_before) {
+  // Announces the thread's entry and finds the tokens whose entry is `wanted`: those of the share's
+  // group, and how many of all groups have a lower rank than the thread's token.
+  __device__ uint32_t FindEntries(int entry, int wanted, int* num_before, int* num_found) {
     if (b_.share == 0) WordOf(b_.shared.entries) = static_cast<uint32_t>(entry);
     __syncthreads();
     uint32_t found = 0;
@@ -265,16 +286,30 @@ class Matcher {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const uint4 four = b_.shared.entries[b_.share][i];
-        found |= four.x == word ? 1u << (4 * i) : 0u;
-        found |= four.y == word ? 2u << (4 * i) : 0u;
-        found |= four.z == word ? 4u << (4 * i) : 0u;
-        found |= four.w == word ? 8u << (4 * i) : 0u;
+        SetIfEqual(four.x, word, 1u << (4 * i), &found);
+        SetIfEqual(four.y, word, 2u << (4 * i), &found);
+        SetIfEqual(four.z, word, 4u << (4 * i), &found);
+        SetIfEqual(four.w, word, 8u << (4 * i), &found);
       }
     }
     const int place = b_.index - b_.share * 32;
     const uint32_t lower = place <= 0 ? 0u : place >= 32 ? ~0u : (1u << place) - 1;
-    *num_before = SumOfShares(__popc(found & lower));
+    const int both = SumOfShares(__popc(found & lower) | __popc(found) << 16);
+    *num_before = both & 0xffff;
+    *num_found = both >> 16;
     return found;
+  }
+
+  // Two instructions each, which the compiler does not find.
+  __device__ static void CountIfLess(uint32_t x, uint32_t y, int* count) {
+    asm("{\n.reg .pred p;\nsetp.lt.u32 p, %1, %2;\n@p add.s32 %0, %0, 1;\n}"
+        : "+r"(*count)
+        : "r"(x), "r"(y));
+  }
+  __device__ static void SetIfEqual(uint32_t x, uint32_t y, uint32_t bit, uint32_t* word) {
+    asm("{\n.reg .pred p;\nsetp.eq.u32 p, %1, %2;\n@p or.b32 %0, %0, %3;\n}"
+        : "+r"(*word)
+        : "r"(x), "r"(y), "r"(bit));
   }
 
   // The word of the thread's token.
@@ -284,8 +319,8 @@ class Matcher {
 
   Block& b_;
   int num_exchanges_ = 0;
-  float slot_line_ = 0.0f;  // on their way
-  float count_line_ = 0.0f;
+  float slot_line_ = 0.0f;  // on its way
+  int count_ = 0;           // of the slot that the thread's token may join
 };
 
 }  // namespace lethe::ovq

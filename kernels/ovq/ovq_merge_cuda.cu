@@ -1,6 +1,5 @@
-// The merges of full chunks: one cluster of thread blocks a head, a chain over
-// its chunks. Every block works out the whole assignment and updates the slots
-// that it owns.
+// The merges of full chunks: one cluster of thread blocks a head, a chain over its chunks. Every
+// block works out the whole assignment and updates the slots that it owns.
 #include <algorithm>
 
 #include <cuda_runtime.h>
@@ -14,16 +13,10 @@ namespace {
 
 using ovq::GetSequence;
 using ovq::kMaxBlocks;
-using ovq::kMaxTokens;
 using ovq::kMergeThreads;
-using ovq::kMergeWarps;
 using ovq::kOwnedSlots;
-using ovq::kSeed;
-using ovq::LoadRow;
 using ovq::MergeShared;
-using ovq::OrderOf;
 using ovq::Sequence;
-using ovq::SlotOf;
 
 // One head's merges, by one block of its cluster.
 template <int kDim, bool kFull, int kTokens>
@@ -93,10 +86,9 @@ class Merger {
   ovq::Matcher<kDim, kFull, kTokens>& matcher_;
 };
 
-// Grid: clusters of num_blocks, which take the heads of the sequences in turn;
-// 512 threads; shared memory: MergeShared and, in the tuned form, the keys. The
-// other form is for dimensions that are not kDim and for slots that do not fit;
-// it has one block a head.
+// Grid: clusters of num_blocks, which take the heads of the sequences in turn; 512 threads; shared
+// memory: MergeShared and, in the tuned form, the keys. The other form is for dimensions that are
+// not kDim and for slots that do not fit; it has one block a head.
 template <int kDim, bool kTuned, int kTokens>
 __global__ void __launch_bounds__(kMergeThreads, 1)
     OvqMergeKernel(const __grid_constant__ OvqKernelArgs args, int num_blocks, int num_rows) {
@@ -186,10 +178,9 @@ size_t MostBytes(Queue* queue) {
   return queue->compute_capability() >= 90 ? size_t{227} << 10 : size_t{99} << 10;
 }
 
-// As many blocks a head as the device has room for: they cost exchanges, but
-// share the work. Of the 132 multiprocessors of an H100 not all can be in
-// clusters of 8, whose blocks are of one group of 16 or 18; a cluster that has
-// to wait for another would double the time.
+// As many blocks a head as the device has room for: they cost exchanges, but share the work. Of the
+// 132 multiprocessors of an H100 not all can be in clusters of 8, whose blocks are of one group of
+// 16 or 18; a cluster that has to wait for another would double the time.
 int NumBlocks(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_filled) {
   if (queue->compute_capability() < 90) return 1;
   const int num_chains = args.num_heads * args.num_sequences;

@@ -1,11 +1,11 @@
-// What the parts of OVQ's merge share: a block of a head's cluster, with its
-// slots' and its chunk's keys in shared memory.
+// What the parts of OVQ's merge share: a block of a head's cluster, with its slots' and its chunk's
+// keys in shared memory.
 //
-// The slots are dealt to a cluster's blocks in tiles of 64; each block holds
-// its slots' keys as halves and matches all of the chunk's tokens with them;
-// then the blocks exchange their best matches, every block works out the whole
-// assignment and changes the slots that it owns. A similarity depends on its
-// token and slot alone and ties go by index, so the number of blocks is free.
+// The slots are dealt to a cluster's blocks in tiles of 64; each block holds its slots' keys as
+// halves and matches all of the chunk's tokens with them; then the blocks exchange their best
+// matches, every block works out the whole assignment and changes the slots that it owns. A
+// similarity depends on its token and slot alone and ties go by index, so the number of blocks is
+// free.
 #ifndef LETHE_KERNELS_OVQ_OVQ_MERGE_CUDA_CUH_
 #define LETHE_KERNELS_OVQ_OVQ_MERGE_CUDA_CUH_
 
@@ -21,37 +21,43 @@ constexpr int kMaxTokens = 128;
 constexpr int kMaxBlocks = 8;  // of a cluster
 constexpr int kMaxParts = 8;   // of a block's slots, for 64 tokens; 4 for 128
 constexpr int kOwnedSlots = 64;
-constexpr int kMatched = 2;     // groups of 8 slots that a warp matches at once
 constexpr int kSeed = 1 << 30;  // marks a token that opens a slot
 
-constexpr int kBatchSlots = 8 * kMatched;
+// What the order of similarities does not see: their last bits, below 2^-15. In their place stand a
+// slot's place among those that a lane compares, or a token's rank.
+constexpr uint32_t kPlaceBits = 127;
 
-// (similarity, slot) as an integer that is largest for the most similar and
-// then the lowest slot.
-__device__ inline uint64_t MatchKey(float similarity, int slot) {
-  const uint32_t bits = __float_as_uint(similarity + 0.0f);  // -0 becomes +0
-  const uint32_t ordered = bits ^ ((bits >> 31) != 0 ? 0xffffffffu : 0x80000000u);
-  return (static_cast<uint64_t>(ordered) << 32) | (0xffffffffu - static_cast<uint32_t>(slot));
+// Of the best of a token's similarities plus 2, as the lane's integer: an integer that is largest
+// for the most similar and then the lowest slot.
+__device__ inline uint64_t MatchKey(int best, int slot) {
+  const uint32_t order = (static_cast<uint32_t>(best) ^ 0x80000000u) & ~kPlaceBits;
+  return (static_cast<uint64_t>(order) << 32) | (0xffffffffu - static_cast<uint32_t>(slot));
 }
 __device__ inline int SlotOf(uint64_t key) {
   return static_cast<int>(0xffffffffu - static_cast<uint32_t>(key));
 }
 __device__ inline uint32_t OrderOf(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
 
-// Words of 32 tokens each: padded, so that lanes that read different groups
-// touch different banks.
+// Words of 32 tokens each: padded, so that lanes that read different groups touch different banks.
 using GroupWords = uint4[kMaxTokens / 32][9];
+
+struct alignas(16) SlotChange {
+  int slot;         // with kSeed where a token opens it
+  int index;        // of that token, else of the first that joins it
+  int num_joiners;  // a token that opens a slot is none
+  float weight;     // of the slot before
+  float total;
+  float inverse;  // 1 / total
+};
 
 struct MergeShared {
   uint64_t candidates[kMaxParts * kMaxTokens / 2];  // by part of the block's slots and token
-  GroupWords orders;                                // similarities
+  GroupWords orders;                                // similarities, with ranks: all different
   GroupWords entries;                               // the assignment, with kSeed
   uint32_t joiners[kMaxTokens / 32][kMaxTokens];    // of each token's slot
   const float* rows[2][2][kMaxTokens];              // by chunk mod 2: keys and values of the tokens
   int num_filled[kOvqMaxSegmentChunks + 1];         // at the start of the segment's chunks
-  int slots_of[kMaxTokens];                         // of the changes
-  int changes[kMaxTokens];  // tokens at whose place this block's changed slots
-                            // are logged
+  SlotChange changes[kMaxTokens];                   // of this block's slots
   int num_changes;
   Sequence sequence;
   float* slot_keys;  // of the head
@@ -178,8 +184,7 @@ struct MergeBlock {
         KeyPiece<kFull>(row, piece, KeySize());
   }
 
-  // Finds a chunk's rows and brings them near: what follows in the chain must
-  // not wait for memory.
+  // Finds a chunk's rows and brings them near: what follows in the chain must not wait for memory.
   __device__ void PrepareChunk(int chunk) {
     const int i = static_cast<int>(threadIdx.x);
     if (chunk >= last_chunk || i >= 2 * kTokens) return;
@@ -228,11 +233,8 @@ struct MergeBlock {
   __device__ int64_t Chain() const {
     return static_cast<int64_t>(sequence_index) * args.num_heads + head;
   }
-  // Of the slot that is changed at a token's place.
-  __device__ int64_t LogRow(int index) const {
-    return ovq::RowsOfChain(args, Chain()) + args.capacity + (chunk - args.first_chunk) * kTokens +
-           index;
-  }
+  // Of the head's rows the first of those that the chunk changes.
+  __device__ int ChangedRow() const { return args.capacity + (chunk - args.first_chunk) * kTokens; }
 };
 
 }  // namespace lethe::ovq

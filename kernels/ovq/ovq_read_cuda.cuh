@@ -1,7 +1,7 @@
 // The reads of a prefill: a block reads one chunk's tokens, first against the chunk itself, then
-// against the slots at its start, part by part. A slot's row is where its last change before the chunk
-// put it (row_index), so that blocks depend on the merges before them only: they wait for `progress`,
-// which lets them run beside the merges of later chunks.
+// against the slots at its start, part by part. A slot's row is where its last change before the
+// chunk put it (row_index), so that blocks depend on the merges before them only: they wait for
+// `progress`, which lets them run beside the merges of later chunks.
 //
 // What differs between devices is Engine, the products of a tile: see ovq_read_cuda.cu.
 #ifndef LETHE_KERNELS_OVQ_OVQ_READ_CUDA_CUH_
@@ -39,8 +39,8 @@ __device__ inline void LoadValueStep(const float* row, int step, int size, uint4
 }
 
 // Matrices of halves in shared memory: blocks of 64 columns, whose rows of 128 bytes have their
-// 16-byte pieces exchanged within groups of 8 rows, as the copy engine's 128-byte swizzle does; they
-// begin at multiples of 1024 bytes.
+// 16-byte pieces exchanged within groups of 8 rows, as the copy engine's 128-byte swizzle does;
+// they begin at multiples of 1024 bytes.
 constexpr int kBlockColumns = 64;
 __device__ inline int SwizzledPiece(int row, int piece) {  // in halves
   return row * kBlockColumns + ((piece ^ (row & 7)) << 3);
@@ -120,8 +120,8 @@ class ChunkReader {
   }
 
  private:
-  // The chunk's tokens: queries, and keys and values as if they were slots of the stages. Tokens that
-  // there are not are zero.
+  // The chunk's tokens: queries, and keys and values as if they were slots of the stages. Tokens
+  // that there are not are zero.
   __device__ void LoadTokens() {
     constexpr int kSteps = kDim / 16;
     const int first_token = chunk_ * kTokens;
@@ -264,8 +264,8 @@ class ChunkReader {
     reads->Join(part_reads);
   }
 
-  // A tile against the warp's tokens. bias(column, r) is the pair of biases of the tile's slots column
-  // and column + 1 for the token of row 8 r + g. kFirst: of the tiles that make up `reads`.
+  // A tile against the warp's tokens. bias(column, r) is the pair of biases of the tile's slots
+  // column and column + 1 for the token of row 8 r + g. kFirst: of the tiles that make up `reads`.
   template <bool kFirst, typename Stage, typename Bias>
   __device__ __forceinline__ void ReadTile(Stage& stage, int first, const Bias& bias,
                                            Reads<kDim>* reads) {
