@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/palimpsa/palimpsa_cuda.cuh"
 
 namespace lethe::palimpsa_cuda {
@@ -12,15 +13,6 @@ constexpr int kColumns = 4;
 template <bool kPrecision>
 constexpr int kStepRows = kPrecision ? 2 : 4;
 
-// Waits for the kernels before this one in the stream, whose last blocks may still run when this one
-// is launched (LaunchStep asks for it), and lets the next one be launched likewise.
-__device__ inline void WaitForEarlierKernels() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" : : : "memory");
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
 // Grid: (sequence, head, row block) in one dimension, rows fastest; block: 128 threads, 4 * (32 /
 // kLanes) * kStepRows rows; no shared memory. The state is in registers while the sequence's few
 // tokens pass; it is read and written once.
@@ -29,7 +21,7 @@ __global__ void __launch_bounds__(kThreads) PalimpsaStepKernel(const FoldArgumen
   constexpr int kRows = kStepRows<kPrecision>;
   constexpr int kPassRows = kWarpSize / kLanes;
   constexpr int kBlockRows = kWarps * kPassRows * kRows;
-  WaitForEarlierKernels();
+  cuda::WaitForEarlierKernels();
   const BlockPlace place = PlaceOfBlock(arguments, kBlockRows);
   if (place.length < arguments.min_length || place.length > arguments.max_length) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -83,18 +75,8 @@ absl::Status Launch(Queue* queue, FoldArguments arguments) {
   arguments.num_row_blocks = (arguments.value_dim + kBlockRows - 1) / kBlockRows;
   const int64_t num_blocks =
       arguments.batch.num_sequences * arguments.num_heads * arguments.num_row_blocks;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(num_blocks));
-  config.blockDim = dim3(kThreads);
-  config.stream = queue->stream();
-  config.attrs = &early;
-  config.numAttrs = queue->compute_capability() >= 90 ? 1 : 0;
-  // A failure shows in LaunchStatus.
-  static_cast<void>(
-      cudaLaunchKernelEx(&config, PalimpsaStepKernel<kLanes, kPrecision, kRead>, arguments));
+  cuda::LaunchEarly(queue, PalimpsaStepKernel<kLanes, kPrecision, kRead>, num_blocks, kThreads, 0,
+                    arguments);
   return queue->LaunchStatus("PalimpsaStepKernel");
 }
 

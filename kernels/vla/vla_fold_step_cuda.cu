@@ -3,6 +3,7 @@
 // Grid: B * H. Block: K / 16 warps for A, V / 16 for S. Shared memory: the tiles and one token.
 #include <cuda_runtime.h>
 
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/vla/vla_fold_cuda.h"
 #include "kernels/vla/vla_fold_tile_cuda.cuh"
 
@@ -90,7 +91,7 @@ __device__ void StepS(const FoldArgs& args, const Item& item, const Token<kKey>&
 template <int kKey, bool kExact>
 constexpr int kMaxThreads = (kKey + (kExact ? kKey : 128)) / kTileRows* kWarp;
 template <int kKey, bool kExact>
-constexpr int kMinBlocks = kExact&& kKey == 64 ? 3 : 1;  // on a multiprocessor, by their registers
+constexpr int kMinBlocks = kExact&& kKey == 64 ? 4 : 1;  // on a multiprocessor, by their registers
 template <int kKey>
 constexpr int kStageFloats = kTileRows* kKey;
 
@@ -98,13 +99,18 @@ template <int kKey, bool kExact>
 __global__ void __launch_bounds__(kMaxThreads<kKey, kExact>, kMinBlocks<kKey, kExact>)
     Step(const __grid_constant__ FoldArgs args) {
   extern __shared__ float4 shared[];
+  cuda::WaitForEarlierKernels();
   const int sequence = static_cast<int>(blockIdx.x) / args.num_heads;
   const int head = static_cast<int>(blockIdx.x) % args.num_heads;
+  // All at once: a block's life begins with waiting for them.
   const int begin = args.batch.offsets[sequence];
-  if (args.batch.offsets[sequence + 1] == begin) return;
+  const int end = args.batch.offsets[sequence + 1];
+  const int slot = args.batch.slots[sequence];
+  const int64_t step_count = args.nudge ? args.batch.step_counts[sequence] : 0;
+  if (begin == end) return;
   const Item item{static_cast<int64_t>(begin) * args.num_heads + head,
-                  static_cast<int64_t>(args.batch.slots[sequence]) * args.num_heads + head,
-                  args.nudge && (args.batch.step_counts[sequence] + 1) % kVlaNudgePeriod == 0};
+                  static_cast<int64_t>(slot) * args.num_heads + head,
+                  args.nudge && (step_count + 1) % kVlaNudgePeriod == 0};
   constexpr int kNumA = kKey / kTileRows;
   const int num_s = kExact ? kNumA : static_cast<int>(blockDim.x) / kWarp - kNumA;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -118,10 +124,10 @@ __global__ void __launch_bounds__(kMaxThreads<kKey, kExact>, kMinBlocks<kKey, kE
   const MatrixShape<kKey, kExact> shape{is_a ? args.key_dim : args.value_dim, args.key_dim};
   float* const matrix = is_a ? args.batch.a + item.state * args.key_dim * args.key_dim
                              : args.batch.s + item.state * args.value_dim * args.key_dim;
+  CopyTile(matrix, shape, PlaceOf(tile_index, lane), lane, stage);
   if (warp == 0) {
     InputCopier<kKey>(args, token.padded_value_dim, lane).Start(item.row, token);
   }
-  CopyTile(matrix, shape, PlaceOf(tile_index, lane), lane, stage);
   asm volatile("cp.async.wait_all;" ::: "memory");
   __syncwarp();
   if (warp == 0) FinishItemInputs(args, item, token, lane);
@@ -146,9 +152,8 @@ absl::Status LaunchStep(Queue* queue, const VlaOptions& options, const VlaBatch&
   // Its error is the launch's.
   static_cast<void>(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  const auto blocks = static_cast<unsigned>(batch.num_sequences * options.num_heads);
-  kernel<<<blocks, static_cast<unsigned>(num_warps * kWarp), static_cast<unsigned>(bytes),
-           queue->stream()>>>(args);
+  cuda::LaunchEarly(queue, kernel, batch.num_sequences * options.num_heads, num_warps * kWarp,
+                    static_cast<size_t>(bytes), args);
   return queue->LaunchStatus("VLA step");
 }
 
