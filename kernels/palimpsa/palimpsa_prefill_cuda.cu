@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/base/phase_barrier_cuda.cuh"
 #include "kernels/palimpsa/palimpsa_cuda.cuh"
 #include "kernels/palimpsa/palimpsa_tile_cuda.cuh"
 
@@ -118,16 +119,30 @@ __device__ inline void FoldTile(const Tile<kLanes, kColumns, kRows>& tile, const
 }
 
 // The barrier at which the loading warp meets the others. They come to it from different code, where
-// __syncthreads may not stand.
-__device__ inline void MeetAtTile() {
-  asm volatile("bar.sync 1, %0;" : : "n"(kBlockThreads) : "memory");
-}
+// __syncthreads may not stand. All lanes arrive: racecheck knows no warp whose one lane speaks for it.
+class Meeting {
+ public:
+  __device__ explicit Meeting(uint64_t* barrier) : barrier_(barrier) {}
+
+  __device__ void Meet() {
+    cuda::ArriveAtBarrier(barrier_);
+    while (!cuda::HasPassed(barrier_, parity_)) {
+    }
+    __syncwarp();  // else lanes may go on one by one
+    parity_ ^= 1u;
+  }
+
+ private:
+  uint64_t* barrier_;
+  unsigned parity_ = 0;
+};
 
 // The warp that loads tiles of inputs ahead of the others, computes decays and stores reads. It meets
 // them at one barrier a tile, and one before the first.
 template <int kLanes, int kColumns, int kRows, bool kPrecision, bool kRead>
 __device__ inline void RunLoader(const FoldArguments& arguments, const BlockPlace& place, int lane,
                                  Shared<kLanes, kColumns, kRows>* shared) {
+  Meeting meeting(&shared->meeting);
   const auto load = [&](int first) {
     auto* tile = &shared->tiles[first / kTile % kStages];
     const int count = place.length - first;
@@ -156,14 +171,14 @@ __device__ inline void RunLoader(const FoldArguments& arguments, const BlockPlac
   shared->decays[0][lane] = Exp(log_decay(0));
   float next_log_decay = log_decay(kTile);
   asm volatile("cp.async.wait_group %0;" : : "n"(kStages - 2) : "memory");
-  MeetAtTile();
+  meeting.Meet();
   for (int first = 0; first < place.length; first += kTile) {
     load(first + (kStages - 1) * kTile);
     shared->decays[(first / kTile + 1) % 2][lane] = Exp(next_log_decay);
     next_log_decay = log_decay(first + 2 * kTile);
     if (first > 0) store(first - kTile);
     asm volatile("cp.async.wait_group %0;" : : "n"(kStages - 2) : "memory");
-    MeetAtTile();
+    meeting.Meet();
   }
   store((place.length - 1) / kTile * kTile);
 }
@@ -175,16 +190,17 @@ __device__ inline void RunFolder(const FoldArguments& arguments, const BlockPlac
   using Block = Tile<kLanes, kColumns, kRows>;
   const int column = lane / Block::kPassRows * kColumns;
   const int row = Block::Row(warp, lane);
+  Meeting meeting(&shared->meeting);
   RowState<kRows, kColumns> state;
   LoadState<kRows, kColumns, kPrecision>(arguments, place, place.first_row + row, Block::kRowStep,
                                          column, &state);
-  MeetAtTile();
+  meeting.Meet();
   for (int first = 0; first < place.length; first += kTile) {
     const int index = first / kTile;
     FoldTile<kLanes, kColumns, kRows, kPrecision, kRead>(
         shared->tiles[index % kStages], shared->decays[index % 2], min(kTile, place.length - first),
         lane, row, arguments.read_scale, &state, shared->out[index % 2]);
-    MeetAtTile();
+    meeting.Meet();
   }
   StoreState<kRows, kColumns, kPrecision>(arguments, place, place.first_row + row, Block::kRowStep,
                                           column, state);
@@ -210,8 +226,9 @@ __global__ void __launch_bounds__(kBlockThreads)
         (&tile.k[0][0])[n] = (&tile.q[0][0])[n] = 0.0f;
       }
     }
-    __syncthreads();
   }
+  if (threadIdx.x == 0) cuda::InitBarrier(&shared->meeting, kBlockThreads);
+  __syncthreads();
   if (warp == kWarps) {
     RunLoader<kLanes, kColumns, kRows, kPrecision, kRead>(arguments, place, lane, shared);
   } else {

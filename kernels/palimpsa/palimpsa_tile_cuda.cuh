@@ -41,6 +41,7 @@ struct Shared {
   Tile<kLanes, kColumns, kRows> tiles[kStages];
   float decays[2][kTile];
   float out[2][kTile][Tile<kLanes, kColumns, kRows>::kBlockRows];
+  uint64_t meeting;
 };
 
 __device__ inline unsigned SharedAddress(const float* shared) {
