@@ -25,6 +25,8 @@ struct CaseOptions {
   // made of the contributions. The tree itself, over a few states, is left out. What it would give
   // depends on the cut: no form of ours.
   int64_t num_pieces = 1;
+  // A batch whose sessions come in no order of their slots, as no server needs to call it.
+  bool slots_shuffled = false;
 };
 
 // A million random numbers, then the same again.
@@ -89,7 +91,7 @@ class PalimpsaCase : public KernelCase {
       offsets.push_back(static_cast<int32_t>((s + 1) * length));
       slots.push_back(static_cast<int32_t>(s));
     }
-    std::shuffle(slots.begin(), slots.end(), std::mt19937(1));
+    if (options_.slots_shuffled) std::shuffle(slots.begin(), slots.end(), std::mt19937(1));
     LETHE_ASSIGN_OR_RETURN(offsets_, DeviceArray<int32_t>::From(queue, offsets));
     LETHE_ASSIGN_OR_RETURN(slots_, DeviceArray<int32_t>::From(queue, slots));
     return absl::OkStatus();
@@ -139,6 +141,9 @@ void AddPalimpsaCases(KernelCases* cases) {
       add({name + " prefill", shape, 8, 4096, has_precision});
       for (const int64_t num_sequences : {1, 16, 64, 256, 1024}) {
         add({name + " decode", shape, num_sequences, 1, has_precision});
+      }
+      for (const int64_t num_sequences : {256, 1024}) {
+        add({name + " decode, slots shuffled", shape, num_sequences, 1, has_precision, 1, true});
       }
     }
     // The layers of Mamba2-130m.

@@ -1,6 +1,7 @@
 // VLA's fold of steps: decode for many sessions, and prefill in all forms.
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 
@@ -25,8 +26,10 @@ std::vector<float> VlaUniforms(int64_t size, float scale, uint64_t seed) {
 
 class VlaFoldCase : public KernelCase {
  public:
-  VlaFoldCase(std::string kernel, int64_t num_sequences, int64_t length, const VlaOptions& options)
+  VlaFoldCase(std::string kernel, int64_t num_sequences, int64_t length, const VlaOptions& options,
+              bool slots_shuffled)
       : kernel_(std::move(kernel)),
+        slots_shuffled_(slots_shuffled),
         num_sequences_(num_sequences),
         length_(length),
         options_(options) {}
@@ -77,6 +80,7 @@ class VlaFoldCase : public KernelCase {
       offsets[b + 1] = offsets[b] + static_cast<int32_t>(length_);
       slots[b] = static_cast<int32_t>(b);
     }
+    if (slots_shuffled_) std::shuffle(slots.begin(), slots.end(), std::mt19937(1));
     LETHE_ASSIGN_OR_RETURN(offsets_, DeviceArray<int32_t>::From(queue, offsets));
     LETHE_ASSIGN_OR_RETURN(slots_, DeviceArray<int32_t>::From(queue, slots));
     LETHE_ASSIGN_OR_RETURN(step_counts_, DeviceArray<int64_t>::Zeros(queue, slots.size()));
@@ -95,6 +99,7 @@ class VlaFoldCase : public KernelCase {
   }
 
   const std::string kernel_;
+  const bool slots_shuffled_;  // as in kernel_cases_palimpsa.cc
   const int64_t num_sequences_;
   const int64_t length_;
   const VlaOptions options_;
@@ -108,14 +113,17 @@ class VlaFoldCase : public KernelCase {
 
 void AddVlaCases(KernelCases* cases) {
   const auto add = [&](const std::string& kernel, int64_t num_sequences, int64_t length,
-                       int64_t dim, VlaVariant variant, bool nudge) {
+                       int64_t dim, VlaVariant variant, bool nudge, bool slots_shuffled = false) {
     cases->push_back(std::make_unique<VlaFoldCase>(
         kernel, num_sequences, length,
-        VlaOptions{kVlaHeads, dim, dim, variant, nudge, 0.1, VlaReadNorm::kRms}));
+        VlaOptions{kVlaHeads, dim, dim, variant, nudge, 0.1, VlaReadNorm::kRms}, slots_shuffled));
   };
   for (int64_t dim : {64, 128}) {
     for (int64_t num_sequences : {1, 16, 64, 256, 1024}) {
       add("vla decode", num_sequences, 1, dim, VlaVariant::kVla, false);
+    }
+    for (int64_t num_sequences : {256, 1024}) {
+      add("vla decode, slots shuffled", num_sequences, 1, dim, VlaVariant::kVla, false, true);
     }
     add("vla decode, rls", 256, 1, dim, VlaVariant::kRls, false);
     for (const auto& [num_sequences, length] :
