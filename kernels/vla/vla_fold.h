@@ -27,7 +27,8 @@
 //            calls, so that steps and prefill are one form and every rank is canonical; a block owns a
 //            state, and its sums have one order anyway (no form without it was measured). Tolerance
 //            against VlaRef: 1e-5 of the largest element (vla_fold_test.cc). Cost O(H K (K + V)) a
-//            token, one block a sequence and head.
+//            token, one block a sequence and head; decode takes 4 to 6 % longer where slots do not
+//            ascend.
 // Threads:   the queue's.
 #ifndef LETHE_KERNELS_VLA_VLA_FOLD_H_
 #define LETHE_KERNELS_VLA_VLA_FOLD_H_
