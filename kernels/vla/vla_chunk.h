@@ -27,15 +27,17 @@
 // Numerics:  canonical for states at ranks that are multiples of 64; ranks between are folded by
 //            steps from (a, s). A sequence's bits are a function of its own chunks: not of their cut
 //            into calls, the other sequences, the slot or the workspace's size. On the CPU f64 inside,
-//            states in f32. On CUDA matrix products: M, its inverse and alpha in split f16 (22 bits of
-//            the row's or matrix's largest, sums in f32), T V in split bf16, the other products of T,
-//            S, Q and E in f16 or TF32 (11 bits), alpha and T K^ stored as f16. Against the double
-//            reference on an H200: reads 2e-3 (kRls 8e-4), S 7e-4 for random keys at T 4096 and 32768,
-//            D 64 and 128; reads 2.5e-3, S 4e-3 where keys differ by a tenth. S has the error of M's
-//            least determined directions on top, in any f32 form (3e-2 where keys differ by a
-//            hundredth, and for kRls the reads too at T 32768). No pivot can fall under lambda0 (M) or 1 (G), nor does any after rounding.
-//            write_direction's rows: length at most 1; above 2^6, values that leave f32 and T K^ above
-//            f16 show as infinity or NaN. Cost O(H K (K + 64)) per token.
+//            states in f32. On CUDA M and its inverse in split f16 (22 bits of the matrix's largest, sums
+//            in f32); alpha for kRls likewise, for kVla, whose alpha is scaled to length 1, in one term of
+//            f16 (11 bits), as is everything that is made of alpha, Q and V. What a chunk does to S and
+//            to a read of it is kept as f16 with powers of 2 for blocks and rows; S is summed in f32.
+//            Against the double reference on an H200: reads 1.8e-3 (kRls 1.1e-3), S 1.5e-3 (6e-4) for
+//            random keys at T 4096 and 32768, D 64 and 128; reads 4e-3 (1e-3), S 7e-3 (1e-3) where keys
+//            differ by a tenth. S has the error of M's least determined directions on top, in any f32
+//            form (5e-2 and 6e-3 where keys differ by a hundredth, T 32768). No pivot can fall under
+//            lambda0 (M) or 1 (G), nor does any after rounding. write_direction's rows: length at most
+//            1; above 2^6, values that leave f32 and T K^ above f16 show as infinity or NaN. Cost
+//            O(H K (K + 64)) per token.
 // Threads:   one call at a time per queue; does not wait.
 #ifndef LETHE_KERNELS_VLA_VLA_CHUNK_H_
 #define LETHE_KERNELS_VLA_VLA_CHUNK_H_

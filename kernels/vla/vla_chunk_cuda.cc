@@ -28,14 +28,16 @@ float VlaChunkInverseUnit(double lambda0) {
 VlaChunkWork VlaChunkCut(const VlaOptions& options, void* workspace, int64_t num_chunks) {
   const int64_t count = num_chunks * options.num_heads;
   const int64_t dim = options.key_dim;
-  const int64_t rows = count * kVlaChunkTokens * dim;
+  const int64_t blocks = dim / 16 * (dim / 16);
   VlaChunkWork work;
   work.gram = static_cast<float*>(workspace);
-  work.states = work.gram + count * VlaChunkPacked(dim);
-  work.errors = work.states + count * dim * dim;
-  work.beta = work.errors + rows;
-  work.alpha = reinterpret_cast<uint16_t*>(work.beta + count * kVlaChunkTokens);
-  work.keys = work.alpha + rows;
+  work.transitions = reinterpret_cast<uint16_t*>(work.gram + count * VlaChunkPacked(dim));
+  work.gains = work.transitions + count * dim * dim;
+  work.states = work.gains + count * dim * dim;
+  work.queries = work.states + count * dim * dim;
+  work.gain_scales = reinterpret_cast<float*>(work.queries + count * kVlaChunkTokens * dim);
+  work.state_scales = work.gain_scales + count * 2 * blocks;
+  work.query_scales = work.state_scales + count * 2 * blocks;
   return work;
 }
 

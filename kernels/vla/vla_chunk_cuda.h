@@ -5,8 +5,9 @@
 //   gram   work.gram[c][h] = U^T U, lower blocks of 16 x 16 packed                     (all at once)
 //   prefix work.gram[c][h] = M at the chunk's beginning; the pool's gram goes on     (fold over c)
 //   invert work.gram[c][h] = L^-1 of it                                                (all at once)
-//   keys   alpha, T K^, T V of every chunk                                              (all at once)
-//   fold   E and the pool's S chunk by chunk; S at each beginning is kept for the reads (fold over c)
+//   keys   what takes S over the chunk, S' = S - S (T K^)^T alpha + (T V)^T alpha, and what reads it,
+//          out = (Q - P T K^) S^T + P T V with P = lt(Q alpha^T): all but S is known    (all at once)
+//   fold   the pool's S chunk by chunk; S at each beginning is kept for the reads      (fold over c)
 //   read   out                                                                         (all at once)
 // Threads: as VlaChunk.
 #ifndef LETHE_KERNELS_VLA_VLA_CHUNK_CUDA_H_
@@ -20,14 +21,18 @@
 
 namespace lethe {
 
-// The arrays of a segment, each [chunks][H][…].
+// The arrays of a segment, each [chunks][H][…]. Matrices of f16 are cut into 16 x 16 blocks, 512 bytes
+// each in the order of the registers that use them: 16 bytes a lane. Scales are powers of 2.
 struct VlaChunkWork {
-  float* gram;      // [P]; as L^-1 in split f16, LoadInverseBlock's order
-  uint16_t* alpha;  // [64][D] f16, rows of length 1
-  uint16_t* keys;   // [64][D] f16: T K^
-  float* beta;      // [64]: alpha's length; 1 for kVla
-  float* errors;    // [D value][64]: (T V)^T, then E^T scaled by beta, in TF32
-  float* states;    // [D value][D key]: S at the chunk's beginning, in TF32
+  float* gram;            // [P]; as L^-1 in f16 or split f16, TileBlocks
+  uint16_t* transitions;  // [D / 16 keys to][D / 16 keys from]: ((T K^)^T alpha)^T
+  uint16_t* gains;        // [D / 16 keys][D / 16 values]: ((T V)^T alpha)^T
+  uint16_t* queries;      // [64 / 16][D / 16 keys]: Q - P T K^
+  uint16_t* states;       // [D / 8 values][D / 16 keys]: S^T at the chunk's beginning
+  float*
+      gain_scales;  // [D / 16 keys][D / 16 values][2]: of the transitions and of each gain's block
+  float* query_scales;  // [64]: by what a token's queries and out are multiplied
+  float* state_scales;  // [D / 8 values][D / 16 keys]: of each block
 };
 
 // One segment of the call.
@@ -44,8 +49,8 @@ inline constexpr int64_t VlaChunkPacked(int64_t dim) { return dim / 16 * (dim / 
 
 // Bytes per chunk and head.
 inline constexpr int64_t VlaChunkBytes(int64_t dim) {
-  return 4 * VlaChunkPacked(dim) + 2 * (2 * kVlaChunkTokens * dim) + 4 * kVlaChunkTokens +
-         4 * kVlaChunkTokens * dim + 4 * dim * dim;
+  return 4 * VlaChunkPacked(dim) + 2 * (3 * dim * dim + kVlaChunkTokens * dim) +
+         16 * (dim / 16) * (dim / 16) + 4 * kVlaChunkTokens;
 }
 
 absl::Status VlaChunkCuda(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch,
@@ -58,6 +63,7 @@ absl::Status VlaChunkInvert(Queue* queue, const VlaChunkSegment& segment);
 absl::Status VlaChunkKeys(Queue* queue, const VlaChunkSegment& segment);
 absl::Status VlaChunkFold(Queue* queue, const VlaChunkSegment& segment);
 absl::Status VlaChunkRead(Queue* queue, const VlaChunkSegment& segment);
+
 // The pool's a = gram^-1 of the batch's slots.
 absl::Status VlaChunkInverse(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch);
 

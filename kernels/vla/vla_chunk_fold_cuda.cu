@@ -1,14 +1,13 @@
 // VlaChunk's stage fold: S from chunk to chunk, the only chain of the chunk form.
 //
-// A block folds kRows of the D value rows of one head of one sequence; rows of S do not meet. With
-// tokens and then keys along the matrix unit's rows: E [64 x kRows] = T V - (T K^) S^T, then S^T [D x
-// kRows] += alpha^T E. D / 16 warps do that: S^T stays in their registers, 16 keys each; it and E pass
-// through shared memory to become the right operand; the left operands are in registers before what
-// they wait for is there. Four more warps fill the ring of what comes and write out what the reads
-// need. Shared memory: the ring, S [kRows][D + 8], E [kRows][72].
+// A block folds kRows of the D value rows of one head of one sequence; rows of S do not meet. With keys
+// along the matrix unit's rows: S^T [D x kRows] <- S^T - H^T S^T + G^T, H = (T K^)^T alpha. A warp has 16
+// keys of S^T in its registers; for the others S passes through shared memory, in f16, from one place to
+// the other: a barrier a chunk. What comes from stage keys lies in the order of the registers that use
+// it, so a thread copies for itself, some chunks ahead, into a ring.
 #include "kernels/base/queue.h"
-#include "kernels/vla/vla_chunk_cuda.cuh"
 #include "kernels/vla/vla_chunk_cuda.h"
+#include "kernels/vla/vla_chunk_half_cuda.cuh"
 
 namespace lethe {
 namespace {
@@ -21,312 +20,235 @@ struct FoldArguments {
   int chunk_begin;
   int chunk_end;
   int num_heads;
-  const __half* alpha;
-  const __half* keys;
-  const float* beta;
-  float* errors;
-  float* states;  // null: no reads, and errors stay as they are
-  float* pool;    // [slots][H][D value][D key]
+  const uint4* transitions;
+  const uint4* gains;
+  const float2* gain_scales;
+  uint2* states;  // null: no reads
+  float* state_scales;
+  float* pool;  // [slots][H][D value][D key]
 };
 
 template <int kDim, int kRows, int kRing>
 struct FoldLayout {
-  static constexpr int kWarps = kDim / 16;
-  static constexpr int kCopiers = 128;  // threads
-  static constexpr int kThreads = kWarps * 32 + kCopiers;
-  static constexpr int kStages = kRing;  // chunks under way
-  // Rows of tiles that ldmatrix reads start 16 bytes further on in the banks.
-  static constexpr int kHalfStride = kDim + 8;
-  static constexpr int kErrorStride = kTokens + 8;
-  static constexpr int kStateStride = kDim + 8;
-  static constexpr int kKeysBytes = kTokens * kHalfStride * 2;
-  static constexpr int kErrorsBytes = kRows * kErrorStride * 4;
-  static constexpr int kStageBytes = 2 * kKeysBytes + kErrorsBytes + kTokens * 4;
-  static constexpr int kBytes =
-      kStages * kStageBytes + kRows * kStateStride * 4 + kRows * kErrorStride * 4;
+  static constexpr int kBlocks = kDim / kTile;
+  static constexpr int kWarps = kBlocks;
+  static constexpr int kParts = kRows / 8;             // of 8 values
+  static constexpr int kGains = (kRows + 15) / kTile;  // blocks
+  // S^T: [parts][keys] half blocks, 16 keys x 8 values as two 8 x 8 tiles, and their scales.
+  static constexpr int kStateWords = kParts * kBlocks * (64 + 1);
+  // Of a warp: its row of blocks of the transition, its gains, their scales.
+  static constexpr int kVectors = (kBlocks + kGains) * 32;
+  static constexpr int kStageBytes = kVectors * 16 + (kGains * 8 + 15) / 16 * 16;
+  static constexpr int kRingAt = (2 * kStateWords * 4 + 15) / 16 * 16;
+  static constexpr int kBytes = kRingAt + kWarps * kRing * kStageBytes;
 };
 
-// Four 8 x 8 tiles of halves; lane i gives the address of row i % 8 of tile i / 8. Without kTransposed
-// the lane 4 g + t gets (g, 2t), (g, 2t + 1) of each tile, with it (2t, g), (2t + 1, g).
-template <bool kTransposed>
-__device__ __forceinline__ void LoadTiles(const __half* row, float2 (&tiles)[4]) {
-  uint32_t x[4];
-  if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(SharedAddress(row))
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(SharedAddress(row))
-                 : "memory");
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) tiles[i] = __half22float2(reinterpret_cast<const __half2&>(x[i]));
-}
-
-// The left operand of kCount mma along k, 16 rows: f16 numbers are TF32 numbers.
-template <int kCount>
-struct LeftOperand {
-  uint32_t a[kCount][4];
-
-  // Rows row … row + 15 of x, k along x's rows.
-  __device__ __forceinline__ void Load(const __half* x, int stride, int row) {
-    const __half* own = x + (row + (Lane() & 15)) * stride + (Lane() >> 4) * 8;
-#pragma unroll
-    for (int k = 0; k < kCount; k += 2) Set(k, own + 8 * k);
-  }
-  // Columns column … column + 15 of x, k along x's columns.
-  __device__ __forceinline__ void LoadTransposed(const __half* x, int stride, int column) {
-    // Tiles in the order of Load: (rows 0-7, k 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15).
-    const int tile = Lane() >> 3;
-    const __half* own = x + ((tile >> 1) * 8 + (Lane() & 7)) * stride + column + (tile & 1) * 8;
-#pragma unroll
-    for (int k = 0; k < kCount; k += 2) Set<true>(k, own + 8 * k * stride);
-  }
-
- private:
-  template <bool kTransposed = false>
-  __device__ __forceinline__ void Set(int k, const __half* row) {
-    float2 tiles[4];
-    LoadTiles<kTransposed>(row, tiles);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      a[k + half][0] = __float_as_uint(tiles[2 * half].x);
-      a[k + half][1] = __float_as_uint(tiles[2 * half + 1].x);
-      a[k + half][2] = __float_as_uint(tiles[2 * half].y);
-      a[k + half][3] = __float_as_uint(tiles[2 * half + 1].y);
-    }
-  }
-};
-
-// c[n] = A times the rows of `right` (tile n: rows 8 n … 8 n + 7), in two chains an element; right's
-// numbers are TF32 numbers.
-template <int kCount, int kColumnTiles>
-__device__ __forceinline__ void Multiply(const LeftOperand<kCount>& left, const float* right,
-                                         int stride, float (&c)[1][kColumnTiles][4]) {
-  const float* own = right + (Lane() >> 2) * stride + 2 * (Lane() & 3);
-  float odd[1][kColumnTiles][4];
-  Clear(c);
-  Clear(odd);
-#pragma unroll
-  for (int k = 0; k < kCount; ++k) {
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
-      const float2 pair = *reinterpret_cast<const float2*>(own + 8 * n * stride + 8 * k);
-      const uint32_t b[2] = {__float_as_uint(pair.x), __float_as_uint(pair.y)};
-      Mma(left.a[k], b, k % 2 == 0 ? c[0][n] : odd[0][n]);
-    }
-  }
-#pragma unroll
-  for (int n = 0; n < kColumnTiles; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) c[0][n][e] += odd[0][n][e];
-  }
-}
-
-// Stores c^T in TF32, rows of length stride.
-template <int kColumnTiles>
-__device__ __forceinline__ void StoreTransposed(float (&c)[1][kColumnTiles][4], int row, int column,
-                                                int stride, float* to) {
-  ForEachPair(row, column, c, [&](int i, int j, float first, float second) {
-    to[j * stride + i] = RoundToTf32(first);
-    to[(j + 1) * stride + i] = RoundToTf32(second);
-  });
+__device__ __forceinline__ void CopyPairAsync(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(SharedAddress(to)), "l"(from));
 }
 
 template <int kDim, int kRows, int kRing>
 class RowFold {
  public:
   using Layout = FoldLayout<kDim, kRows, kRing>;
-  static constexpr int kRowTiles = kRows / 8;
-  // Of E: a warp has 16 tokens and, where there are eight warps, half of the rows.
-  static constexpr int kErrorTiles = kDim == 64 ? kRowTiles : kRowTiles / 2;
+  static constexpr int kBlocks = Layout::kBlocks;
+  static constexpr int kParts = Layout::kParts;
+  static constexpr int kGains = Layout::kGains;
 
-  __device__ __forceinline__ RowFold(const FoldArguments& arguments, char* shared, int head,
-                                     int first_row)
+  __device__ __forceinline__ RowFold(const FoldArguments& arguments, char* shared, int first_part)
       : arguments_(arguments),
-        shared_(shared),
-        state_shared_(reinterpret_cast<float*>(shared + Layout::kStages * Layout::kStageBytes)),
-        error_shared_(state_shared_ + kRows * Layout::kStateStride),
-        head_(head),
-        first_row_(first_row) {}
+        states_(reinterpret_cast<uint32_t*>(shared)),
+        warp_(Warp()),
+        ring_(shared + Layout::kRingAt + warp_ * kRing * Layout::kStageBytes),
+        first_part_(first_part) {}
 
-  // The computing warps' part of chunks begin … end - 1. In a chunk's first half E is made from S, in
-  // its second S from E; a barrier ends each half.
-  __device__ __forceinline__ void Fold(int begin, int end, float* state) {
-    ForEachPair(KeyBase(), 0, s_, [&](int key, int row, float& first, float& second) {
-      first = state[(first_row_ + row) * kDim + key];
-      second = state[(first_row_ + row + 1) * kDim + key];
+  __device__ __forceinline__ void Fold(int head, int begin, int end, float* state) {
+    Point(static_cast<int64_t>(begin - arguments_.chunk_begin) * arguments_.num_heads + head);
+#pragma unroll
+    for (int n = 0; n < kRing - 1; ++n) Prefetch(begin + n < end, n);
+    ForEachOfState([&](int key, int row, float& first, float& second) {
+      first = state[row * kDim + key];
+      second = state[(row + 1) * kDim + key];
     });
-    StoreTransposed(s_, KeyBase(), 0, Layout::kStateStride, state_shared_);
-    __syncthreads();
-    keys_.Load(Keys(0), Layout::kHalfStride, TokenBase());
+    uint32_t* now = states_;
+    uint32_t* next = states_ + Layout::kStateWords;
+    Share(now);
     int stage = 0;
     for (int chunk = begin; chunk < end; ++chunk) {
-      MakeErrors(stage);
+      __syncwarp();  // the scales of the stage that is filled next have been read
+      Prefetch(chunk + kRing - 1 < end, stage == 0 ? kRing - 1 : stage - 1);
+      AwaitCopies<kRing - 1>();
       __syncthreads();
-      stage = (stage + 1) % Layout::kStages;
-      Advance(stage);
-      __syncthreads();
+      Advance(ring_ + stage * Layout::kStageBytes, now);
+      Share(next);
+      uint32_t* const other = now;
+      now = next;
+      next = other;
+      stage = stage + 1 == kRing ? 0 : stage + 1;
     }
-    ForEachPair(KeyBase(), 0, s_, [&](int key, int row, float first, float second) {
-      state[(first_row_ + row) * kDim + key] = first;
-      state[(first_row_ + row + 1) * kDim + key] = second;
+    ForEachOfState([&](int key, int row, float first, float second) {
+      state[row * kDim + key] = first;
+      state[(row + 1) * kDim + key] = second;
     });
-  }
-
-  // The copying warps' part.
-  __device__ __forceinline__ void Copy(int begin, int end) {
-    for (int n = 0; n < Layout::kStages - 1; ++n) Prefetch(begin + n, end, n);
-    AwaitCopies<Layout::kStages - 2>();
-    __syncthreads();
-    int stage = 0;
-    for (int chunk = begin; chunk < end; ++chunk) {
-      const int64_t index = Index(chunk);
-      Prefetch(chunk + Layout::kStages - 1, end, (stage + Layout::kStages - 1) % Layout::kStages);
-      if (arguments_.states != nullptr) {
-        WriteOut<kDim>(state_shared_, Layout::kStateStride,
-                       arguments_.states + (index * kDim + first_row_) * kDim);
-      }
-      AwaitCopies<Layout::kStages - 2>();  // the next chunk's stage
-      __syncthreads();
-      if (arguments_.states != nullptr) {
-        WriteOut<kTokens>(error_shared_, Layout::kErrorStride,
-                          arguments_.errors + (index * kDim + first_row_) * kTokens);
-      }
-      stage = (stage + 1) % Layout::kStages;
-      __syncthreads();
-    }
   }
 
  private:
-  __device__ __forceinline__ int KeyBase() const { return Warp() * kTile; }
-  __device__ __forceinline__ int TokenBase() const { return (Warp() & 3) * kTile; }
-  __device__ __forceinline__ int ErrorRowBase() const { return (Warp() >> 2) * (kRows / 2); }
-  __device__ __forceinline__ char* Stage(int stage) const {
-    return shared_ + stage * Layout::kStageBytes;
-  }
-  __device__ __forceinline__ __half* Keys(int stage) const {
-    return reinterpret_cast<__half*>(Stage(stage));
-  }
-  __device__ __forceinline__ __half* Alpha(int stage) const {
-    return reinterpret_cast<__half*>(Stage(stage) + Layout::kKeysBytes);
-  }
-  __device__ __forceinline__ float* Errors(int stage) const {
-    return reinterpret_cast<float*>(Stage(stage) + 2 * Layout::kKeysBytes);
-  }
-  __device__ __forceinline__ float* Beta(int stage) const {
-    return reinterpret_cast<float*>(Stage(stage) + 2 * Layout::kKeysBytes + Layout::kErrorsBytes);
-  }
-  __device__ __forceinline__ int64_t Index(int chunk) const {
-    return static_cast<int64_t>(chunk - arguments_.chunk_begin) * arguments_.num_heads + head_;
+  // To what the thread has of chunk and head `index`.
+  __device__ __forceinline__ void Point(int64_t index) {
+    const int64_t first = (index * kBlocks + warp_) * kBlocks;
+    transitions_ = arguments_.transitions + first * 32 + Lane();
+    gains_ = arguments_.gains + (first + first_part_ / 2) * 32 + Lane();
+    gain_scales_ = arguments_.gain_scales + first + first_part_ / 2 + Lane();
+    const int64_t state = (index * kBlocks * 2 + first_part_) * kBlocks + warp_;
+    states_out_ = arguments_.states + state * 32 + Lane();
+    state_scales_ = arguments_.state_scales + state;
   }
 
-  __device__ __forceinline__ int Copier() const {
-    return static_cast<int>(threadIdx.x) - Layout::kWarps * 32;
-  }
-
-  // kRows rows of kColumns floats into rows that follow each other.
-  template <int kColumns>
-  __device__ __forceinline__ void WriteOut(const float* from, int stride, float* to) const {
+  // Calls f(key, value, first, second) for each pair of neighbouring values.
+  template <typename F>
+  __device__ __forceinline__ void ForEachOfState(F f) {
+    const int key = warp_ * kTile + (Lane() >> 2);
 #pragma unroll
-    for (int i = 0; i < kRows * kColumns / 4; i += Layout::kCopiers) {
-      const int row = (i + Copier()) / (kColumns / 4);
-      const int column = (i + Copier()) % (kColumns / 4) * 4;
-      *reinterpret_cast<float4*>(to + row * kColumns + column) =
-          *reinterpret_cast<const float4*>(from + row * stride + column);
+    for (int p = 0; p < kParts; ++p) {
+      const int value = (first_part_ + p) * 8 + 2 * (Lane() & 3);
+      f(key, value, s_[p][0], s_[p][1]);
+      f(key + 8, value, s_[p][2], s_[p][3]);
     }
   }
 
-  // Always commits a group, so that the waits count chunks.
-  __device__ __forceinline__ void Prefetch(int chunk, int end, int stage) const {
-    if (chunk < end) {
-      const int64_t index = Index(chunk);
-      const __half* keys = arguments_.keys + index * kTokens * kDim;
-      const __half* alpha = arguments_.alpha + index * kTokens * kDim;
+  // The next chunk to come. Always commits a group, so that the waits count chunks.
+  __device__ __forceinline__ void Prefetch(bool is_there, int stage) {
+    if (is_there) {
+      char* place = ring_ + stage * Layout::kStageBytes;
+      uint4* to = reinterpret_cast<uint4*>(place) + Lane();
 #pragma unroll
-      for (int i = 0; i < kTokens * kDim / 8; i += Layout::kCopiers) {
-        const int row = (i + Copier()) / (kDim / 8);
-        const int column = (i + Copier()) % (kDim / 8) * 8;
-        CopyAsync(Keys(stage) + row * Layout::kHalfStride + column, keys + row * kDim + column);
-        CopyAsync(Alpha(stage) + row * Layout::kHalfStride + column, alpha + row * kDim + column);
-      }
-      const float* errors = arguments_.errors + (index * kDim + first_row_) * kTokens;
+      for (int n = 0; n < kBlocks; ++n) CopyAsync(to + 32 * n, transitions_ + 32 * n);
 #pragma unroll
-      for (int i = 0; i < kRows * kTokens / 4; i += Layout::kCopiers) {
-        const int row = (i + Copier()) / (kTokens / 4);
-        const int column = (i + Copier()) % (kTokens / 4) * 4;
-        CopyAsync(Errors(stage) + row * Layout::kErrorStride + column,
-                  errors + row * kTokens + column);
+      for (int p = 0; p < kGains; ++p) CopyAsync(to + 32 * (kBlocks + p), gains_ + 32 * p);
+      if (Lane() < kGains) {
+        CopyPairAsync(place + Layout::kVectors * 16 + Lane() * 8, gain_scales_);
       }
-      if (Copier() < kTokens / 4) {
-        CopyAsync(Beta(stage) + Copier() * 4, arguments_.beta + index * kTokens + Copier() * 4);
-      }
+      const int64_t blocks = static_cast<int64_t>(arguments_.num_heads) * kBlocks * kBlocks;
+      transitions_ += blocks * 32;
+      gains_ += blocks * 32;
+      gain_scales_ += blocks;
     }
     CommitCopies();
   }
 
-  // On entry: S and this chunk's stage are visible and keys_ holds its keys. Ends with the chunk's
-  // alpha in alpha_.
-  __device__ __forceinline__ void MakeErrors(int stage) {
-    alpha_.LoadTransposed(Alpha(stage), Layout::kHalfStride, KeyBase());
-    float e[1][kErrorTiles][4];
-    Multiply(keys_, state_shared_ + ErrorRowBase() * Layout::kStateStride, Layout::kStateStride, e);
-    const float* errors = Errors(stage);
-    const float* beta = Beta(stage);
-    ForEachPair(TokenBase(), ErrorRowBase(), e, [&](int t, int row, float& first, float& second) {
-      first = (errors[row * Layout::kErrorStride + t] - first) * beta[t];
-      second = (errors[(row + 1) * Layout::kErrorStride + t] - second) * beta[t];
-    });
-    StoreTransposed(e, TokenBase(), ErrorRowBase(), Layout::kErrorStride, error_shared_);
+  // To shared memory, each half block in f16 times a power of 2 of its own.
+  __device__ __forceinline__ void Share(uint32_t* to) {
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      const float(&s)[4] = s_[p];
+      const uint32_t largest =
+          max(max(Magnitude(s[0]), Magnitude(s[1])), max(Magnitude(s[2]), Magnitude(s[3])));
+      const Scale scale = ScaleOf<8>(LargestOfWarp(largest));
+      shared_[p][0] = PackHalf(s[0] * scale.to, s[1] * scale.to);
+      shared_[p][1] = PackHalf(s[2] * scale.to, s[3] * scale.to);
+      scales_[p] = scale.from;
+      const int block = p * kBlocks + warp_;
+      to[block * 64 + Lane()] = shared_[p][0];
+      to[block * 64 + 32 + Lane()] = shared_[p][1];
+      if (Lane() == 0) Scales(to)[block] = scale.from;
+    }
   }
 
-  // On entry: E is visible, and the next chunk's stage.
-  __device__ __forceinline__ void Advance(int next_stage) {
-    keys_.Load(Keys(next_stage), Layout::kHalfStride, TokenBase());
-    float sum[1][kRowTiles][4];
-    Multiply(alpha_, error_shared_, Layout::kErrorStride, sum);
+  static __device__ __forceinline__ float* Scales(uint32_t* states) {
+    return reinterpret_cast<float*>(states + kParts * kBlocks * 64);
+  }
+
+  // S^T - H^T S^T + G^T, from S in shared memory, which is written out for the reads.
+  __device__ __forceinline__ void Advance(const char* stage, uint32_t* states) {
+    const uint4* blocks = reinterpret_cast<const uint4*>(stage) + Lane();
+    const uint32_t* operands = states + (Lane() >> 3) * 32 + (Lane() & 7) * 4;
+    const float* scales = Scales(states);
+    float sum[kParts][4];
 #pragma unroll
-    for (int n = 0; n < kRowTiles; ++n) {
+    for (int p = 0; p < kParts; ++p) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s_[0][n][i] += sum[0][n][i];
+      for (int e = 0; e < 4; ++e) sum[p][e] = 0.0f;
     }
-    StoreTransposed(s_, KeyBase(), 0, Layout::kStateStride, state_shared_);
+#pragma unroll
+    for (int n = 0; n < kBlocks; n += 2) {
+      const uint4 even = blocks[32 * n];
+      const uint4 odd = blocks[32 * (n + 1)];
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) {
+        uint32_t b[4];  // of both blocks of keys
+        LoadMatrix<true>(operands + (p * kBlocks + n) * 64, b);
+        const float2 scale = *reinterpret_cast<const float2*>(scales + p * kBlocks + n);
+        AddScaled(even, b[0], b[1], scale.x, sum[p]);
+        AddScaled(odd, b[2], b[3], scale.y, sum[p]);
+      }
+    }
+    if (arguments_.states != nullptr) WriteState();
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      const int half = kParts == 1 ? first_part_ % 2 : p % 2;
+      const uint4 gain = blocks[32 * (kBlocks + p / 2)];
+      const float2 by = *reinterpret_cast<const float2*>(stage + Layout::kVectors * 16 + p / 2 * 8);
+      const float2 upper = UnpackHalf(half == 0 ? gain.x : gain.z);
+      const float2 lower = UnpackHalf(half == 0 ? gain.y : gain.w);
+      const float g[4] = {upper.x, upper.y, lower.x, lower.y};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        s_[p][e] = __fmaf_rn(-by.x, sum[p][e], __fmaf_rn(g[e], by.y, s_[p][e]));
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void AddScaled(const uint4& a, uint32_t b0, uint32_t b1,
+                                                   float scale, float (&sum)[4]) {
+    float product[4] = {};
+    MmaHalf({{a.x, a.y, a.z, a.w}}, b0, b1, product);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[e] = __fmaf_rn(product[e], scale, sum[e]);
+  }
+
+  __device__ __forceinline__ void WriteState() {
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      states_out_[p * kBlocks * 32] =
+          make_uint2(Transposed8x8(shared_[p][0]), Transposed8x8(shared_[p][1]));
+      if (Lane() == 0) state_scales_[p * kBlocks] = scales_[p];
+    }
+    const int64_t blocks = static_cast<int64_t>(arguments_.num_heads) * kBlocks * kBlocks * 2;
+    states_out_ += blocks * 32;
+    state_scales_ += blocks;
   }
 
   const FoldArguments& arguments_;
-  char* shared_;
-  float* state_shared_;
-  float* error_shared_;
-  int head_;
-  int first_row_;
-  float s_[1][kRowTiles][4];
-  LeftOperand<kDim / 8> keys_;
-  LeftOperand<kTokens / 8> alpha_;
+  uint32_t* states_;
+  int warp_;
+  char* ring_;
+  int first_part_;
+  const uint4* transitions_;
+  const uint4* gains_;
+  const float2* gain_scales_;
+  uint2* states_out_;
+  float* state_scales_;
+  float s_[kParts][4];          // as accumulators: keys g and g + 8, values 2t and 2t + 1
+  uint32_t shared_[kParts][2];  // s_ as it is in shared memory
+  float scales_[kParts];
 };
 
 template <int kDim, int kRows, int kRing>
-__global__ void __launch_bounds__(FoldLayout<kDim, kRows, kRing>::kThreads)
+__global__ void __launch_bounds__(FoldLayout<kDim, kRows, kRing>::kWarps * 32)
     FoldKernel(const FoldArguments arguments) {
   extern __shared__ __align__(16) char shared_bytes[];
   const int sequence = static_cast<int>(blockIdx.y);
   const int begin = max(arguments.offsets[sequence] / kTokens, arguments.chunk_begin);
   const int end = min(arguments.offsets[sequence + 1] / kTokens, arguments.chunk_end);
   if (begin >= end) return;
-  constexpr int kParts = kDim / kRows;
-  const int head = static_cast<int>(blockIdx.x) / kParts;
+  constexpr int kOfHead = kDim / kRows;
+  const int head = static_cast<int>(blockIdx.x) / kOfHead;
   float* state =
       arguments.pool +
       (static_cast<int64_t>(arguments.slots[sequence]) * arguments.num_heads + head) * kDim * kDim;
-  RowFold<kDim, kRows, kRing> fold(arguments, shared_bytes, head,
-                                   static_cast<int>(blockIdx.x) % kParts * kRows);
-  if (Warp() < FoldLayout<kDim, kRows, kRing>::kWarps) {
-    fold.Fold(begin, end, state);
-  } else {
-    fold.Copy(begin, end);
-  }
+  RowFold<kDim, kRows, kRing> fold(arguments, shared_bytes,
+                                   static_cast<int>(blockIdx.x) % kOfHead * (kRows / 8));
+  fold.Fold(head, begin, end, state);
 }
 
 template <int kDim, int kRows, int kRing>
@@ -338,32 +260,37 @@ void Launch(Queue* queue, const VlaChunkSegment& segment, const FoldArguments& a
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes));
   const dim3 grid(static_cast<unsigned>(arguments.num_heads * kDim / kRows),
                   static_cast<unsigned>(segment.batch.num_sequences));
-  kernel<<<grid, Layout::kThreads, Layout::kBytes, queue->stream()>>>(arguments);
+  kernel<<<grid, Layout::kWarps * 32, Layout::kBytes, queue->stream()>>>(arguments);
 }
 
 }  // namespace
 
 absl::Status VlaChunkFold(Queue* queue, const VlaChunkSegment& segment) {
   const VlaChunkWork& work = segment.work;
-  const FoldArguments arguments{segment.batch.offsets,
-                                segment.batch.slots,
-                                static_cast<int>(segment.chunk_begin),
-                                static_cast<int>(segment.chunk_begin + segment.num_chunks),
-                                static_cast<int>(segment.options.num_heads),
-                                reinterpret_cast<const __half*>(work.alpha),
-                                reinterpret_cast<const __half*>(work.keys),
-                                work.beta,
-                                work.errors,
-                                segment.batch.out == nullptr ? nullptr : work.states,
-                                segment.batch.s};
-  // Rows and depth do not reach the bits. Before 9.0 a block has less shared memory.
+  const FoldArguments arguments{
+      segment.batch.offsets,
+      segment.batch.slots,
+      static_cast<int>(segment.chunk_begin),
+      static_cast<int>(segment.chunk_begin + segment.num_chunks),
+      static_cast<int>(segment.options.num_heads),
+      reinterpret_cast<const uint4*>(work.transitions),
+      reinterpret_cast<const uint4*>(work.gains),
+      reinterpret_cast<const float2*>(work.gain_scales),
+      segment.batch.out == nullptr ? nullptr : reinterpret_cast<uint2*>(work.states),
+      work.state_scales,
+      segment.batch.s};
+  // Rows and depth do not reach the bits. Few rows a block make the chain short, many save loads; a block
+  // for each multiprocessor is enough. Before 9.0 a block has less shared memory.
+  const int64_t heads = segment.batch.num_sequences * segment.options.num_heads;
   const bool is_large = queue->compute_capability() >= 90;
   if (segment.options.key_dim == 64) {
-    is_large ? Launch<64, 16, 4>(queue, segment, arguments)
-             : Launch<64, 16, 3>(queue, segment, arguments);
+    heads >= 128 ? Launch<64, 64, 4>(queue, segment, arguments)
+                 : Launch<64, 8, 8>(queue, segment, arguments);
+  } else if (is_large) {
+    heads >= 64 ? Launch<128, 64, 3>(queue, segment, arguments)
+                : Launch<128, 16, 5>(queue, segment, arguments);
   } else {
-    is_large ? Launch<128, 32, 4>(queue, segment, arguments)
-             : Launch<128, 16, 3>(queue, segment, arguments);
+    Launch<128, 16, 2>(queue, segment, arguments);
   }
   return queue->LaunchStatus("vla chunk fold");
 }

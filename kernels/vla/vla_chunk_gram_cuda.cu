@@ -31,27 +31,17 @@ __global__ void __launch_bounds__(kGramWarps * 32) GramKernel(GramArguments argu
   constexpr int kStride = kDim + 8;
   extern __shared__ __align__(16) float shared[];
   auto* high = reinterpret_cast<__half*>(shared);
-  __half* low = high + kTokens * kStride;
+  const HalfMatrix<true, kStride> u{high, high + kTokens * kStride};
+  const int warp = Warp();
   const int head = static_cast<int>(blockIdx.x) % arguments.num_heads;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) / arguments.num_heads;
   const float* directions =
       arguments.directions + chunk * kTokens * arguments.token_stride + head * kDim;
-  RowBlocks<kDim> u;
-  u.Load(directions, arguments.token_stride, Warp() * kTile);
-  if constexpr (kUnit) u.Normalize();
-#pragma unroll
-  for (int n = 0; n < kDim / kTile; ++n) {
-    ForEachPairOfBlock(Warp() * kTile, n * kTile, u.block[n], [&](int i, int j, float x, float y) {
-      uint32_t h;
-      uint32_t l;
-      SplitHalfPair(x, y, &h, &l);
-      *reinterpret_cast<uint32_t*>(high + i * kStride + j) = h;
-      *reinterpret_cast<uint32_t*>(low + i * kStride + j) = l;
-    });
-  }
+  LoadRows<kDim, kGramWarps, kUnit ? RowScaling::kUnit : RowScaling::kNone>(
+      warp, directions, arguments.token_stride, u);
   __syncthreads();
   float* gram = arguments.gram + static_cast<int64_t>(blockIdx.x) * kPacked<kDim>;
-  for (int block = Warp(); block < kLowerBlocks<kDim>; block += kGramWarps) {
+  for (int block = warp; block < kLowerBlocks<kDim>; block += kGramWarps) {
     int i;
     int j;
     BlockOf(block, &i, &j);
@@ -59,15 +49,9 @@ __global__ void __launch_bounds__(kGramWarps * 32) GramKernel(GramArguments argu
     ClearBlock(c);
 #pragma unroll
     for (int k = 0; k < kTokens; k += kTile) {
-      const SplitLeft a{LoadLeftOfColumns(high, kStride, i * kTile, k),
-                        LoadLeftOfColumns(low, kStride, i * kTile, k)};
-      const SplitRight b{LoadRightOfColumns(high, kStride, k, j * kTile),
-                         LoadRightOfColumns(low, kStride, k, j * kTile)};
-      AddSplitHalfProduct(a, b, c);
+      AddProduct(u.LeftOfColumns(i * kTile, k), u.OfColumns(k, j * kTile), c);
     }
-    ForEachPairOfBlock(0, 0, c, [&](int row, int column, float x, float y) {
-      *reinterpret_cast<float2*>(gram + block * 256 + row * kTile + column) = make_float2(x, y);
-    });
+    StoreAccumulator(gram + block * 256, kTile, c);
   }
 }
 
@@ -128,69 +112,98 @@ __global__ void PrefixKernel(PrefixArguments arguments) {
   matrix[column * kDim + row] = sum;
 }
 
-// Lower blocks of a chunk's M become those of its inverse Cholesky factor.
-template <int kDim>
-__global__ void __launch_bounds__(kDim * 2) InvertKernel(float* gram, float lambda0, float unit) {
-  extern __shared__ __align__(16) float shared[];
-  float* packed = gram + static_cast<int64_t>(blockIdx.x) * kPacked<kDim>;
-  for (int i = static_cast<int>(threadIdx.x) * 4; i < kPacked<kDim>; i += kDim * 8) {
-    *reinterpret_cast<float4*>(shared + i / kTile * kBlockStride + i % kTile) =
-        *reinterpret_cast<const float4*>(packed + i);
+// A chunk's M becomes its inverse Cholesky factor, times unit, as TileBlocks in the places of its blocks:
+// split or rounded to f16. kWarps warps for each, kMatrices of them a block.
+template <int kDim, int kWarps, int kMatrices, bool kSplit, int kResident>
+__global__ void __launch_bounds__(kWarps* kMatrices * 32, kResident)
+    InvertKernel(float* gram, int num_matrices, float lambda0, float unit) {
+  constexpr int kBlocks = kDim / kTile;
+  extern __shared__ __align__(16) uint32_t shared_words[];
+  const int warp_of_block = Warp();
+  const int own = kMatrices == 1 ? 0 : warp_of_block / kWarps;
+  const int warp = kWarps == 1 ? 0 : warp_of_block % kWarps;
+  const int matrix = static_cast<int>(blockIdx.x) * kMatrices + own;
+  if (kMatrices > 1 && matrix >= num_matrices) return;
+  float* packed = gram + static_cast<int64_t>(matrix) * kPacked<kDim>;
+  constexpr int kOwn = kOwnBlocks<kBlocks, kWarps>;
+  Block c[kOwn];
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    const int block = warp + kWarps * n;
+    if (block < kLowerBlocks<kDim>) LoadAccumulator(packed + block * 256, kTile, c[n]);
   }
-  __syncthreads();
-  const BlockRows matrix{shared};
-  CholeskyInverse<kDim, kDim / 16>(
-      matrix, reinterpret_cast<__half*>(shared + InverseLayout<kDim>::kMatrixFloats), lambda0);
-  for (int block = Warp(); block < kLowerBlocks<kDim>; block += kDim / 16) {
-    StoreInverseBlock(shared + block * kBlockFloats, kBlockStride, unit, packed + block * 256);
+  // s M s has the factor s L and its inverse X / s.
+  const float scale = InverseScale(LargestDiagonal<kDim>(packed, 256, kTile));
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) MultiplyBlock(scale * scale, c[n]);
+  CholeskyInverse<kBlocks, kWarps, true>(warp, lambda0 * scale * scale,
+                                         shared_words + own * kInverseWords<kBlocks, true>, c);
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    const int block = warp + kWarps * n;
+    if (block >= kLowerBlocks<kDim>) continue;
+    MultiplyBlock(scale * unit, c[n]);
+    TileBlocks<kSplit>{reinterpret_cast<uint32_t*>(packed + block * 256)}.Store(0, c[n]);
   }
 }
 
-// Element (row, column) of lower blocks; zero above the diagonal.
 template <int kDim>
-struct LowerRows {
-  const float* data;
-  __device__ __forceinline__ float At(int row, int column) const {
-    return data[LowerBlock(row >> 4, column >> 4) * kBlockFloats + (row & 15) * kBlockStride +
-                (column & 15)];
-  }
-};
+inline constexpr int kPoolInverseBytes = 4 * (kLowerBlocks<kDim> * TileBlocks<true>::kWords +
+                                              kInverseWords<kDim / kTile, true>);
 
 // The pool's a = X^T X, X = L^-1, both of its triangles from the lower blocks.
 template <int kDim>
 __global__ void __launch_bounds__(kDim * 2)
     PoolInverseKernel(const int32_t* offsets, const int32_t* slots, int num_heads, float lambda0,
-                      const float* gram, float* a) {
+                      float unit, const float* gram, float* a) {
+  constexpr int kBlocks = kDim / kTile;
   constexpr int kWarps = kDim / 16;
-  extern __shared__ __align__(16) float shared[];
+  constexpr int kOwn = kOwnBlocks<kBlocks, kWarps>;
+  extern __shared__ __align__(16) uint32_t shared_words[];
+  const TileBlocks<true> factor{shared_words + kInverseWords<kBlocks, true>};
   const int sequence = static_cast<int>(blockIdx.x) / num_heads;
   const int head = static_cast<int>(blockIdx.x) % num_heads;
   if (offsets[sequence] == offsets[sequence + 1]) return;
+  const int warp = Warp();
   const int64_t base = (static_cast<int64_t>(slots[sequence]) * num_heads + head) * kDim * kDim;
-  const BlockRows matrix{shared};
-  for (int element = static_cast<int>(threadIdx.x); element < kDim * kDim; element += kDim * 2) {
-    const int row = element / kDim;
-    const int column = element % kDim;
-    if (column >> 4 > row >> 4) continue;
-    matrix.At(row >> 4, column >> 4)[(row & 15) * kBlockStride + (column & 15)] =
-        gram[base + element];
+  float largest = 0.0f;
+  for (int i = Lane(); i < kDim; i += 32) largest = fmaxf(largest, gram[base + i * (kDim + 1)]);
+  const float scale = InverseScale(__uint_as_float(LargestOfWarp(Magnitude(largest))));
+  int row[kOwn];
+  int column[kOwn];
+  Block c[kOwn];
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    BlockOf(warp + kWarps * n, &row[n], &column[n]);
+    if (row[n] >= kBlocks) continue;
+    LoadAccumulator(gram + base + row[n] * kTile * kDim + column[n] * kTile, kDim, c[n]);
+    MultiplyBlock(scale * scale, c[n]);
+  }
+  CholeskyInverse<kBlocks, kWarps, true>(warp, lambda0 * scale * scale, shared_words, c);
+#pragma unroll
+  for (int n = 0; n < kOwn; ++n) {
+    if (row[n] >= kBlocks) continue;
+    MultiplyBlock(scale * unit, c[n]);
+    factor.Store(warp + kWarps * n, c[n]);
   }
   __syncthreads();
-  CholeskyInverse<kDim, kWarps>(
-      matrix, reinterpret_cast<__half*>(shared + InverseLayout<kDim>::kMatrixFloats), lambda0);
-  const auto columns = Transpose(LowerRows<kDim>{shared});
-  for (int block = Warp(); block < kLowerBlocks<kDim>; block += kWarps) {
+  const float over_unit = 1.0f / unit;  // a power of 2
+#pragma unroll 1
+  for (int n = 0; n < kOwn; ++n) {
     int i;
     int j;
-    BlockOf(block, &i, &j);
-    float c[1][2][4];
-    Clear(c);
-    WarpProduct<Split, false>(columns, kTile * i, columns, kTile * j, kTile * i, kDim, c);
-    ForEachPair(kTile * i, kTile * j, c, [&](int row, int column, float first, float second) {
-      if (column <= row) a[base + row * kDim + column] = a[base + column * kDim + row] = first;
-      if (column + 1 <= row) {
-        a[base + row * kDim + column + 1] = a[base + (column + 1) * kDim + row] = second;
-      }
+    BlockOf(warp + kWarps * n, &i, &j);
+    if (i >= kBlocks) continue;
+    Block sum;
+    ClearBlock(sum);
+#pragma unroll 1
+    for (int k = i; k < kBlocks; ++k) {
+      AddProduct(factor.LeftOfColumns(LowerBlock(k, i)), factor.OfColumns(LowerBlock(k, j)), sum);
+    }
+    MultiplyBlock(over_unit * over_unit, sum);
+    ForEachPairOfBlock(i * kTile, j * kTile, sum, [&](int r, int s, float first, float second) {
+      if (s <= r) a[base + r * kDim + s] = a[base + s * kDim + r] = first;
+      if (s + 1 <= r) a[base + r * kDim + s + 1] = a[base + (s + 1) * kDim + r] = second;
     });
   }
 }
@@ -250,36 +263,44 @@ absl::Status VlaChunkPrefix(Queue* queue, const VlaChunkSegment& segment) {
   return queue->LaunchStatus("vla chunk prefix");
 }
 
+template <int kDim, int kWarps, int kMatrices, bool kSplit, int kResident>
+void LaunchInvert(Queue* queue, const VlaChunkSegment& segment) {
+  const auto matrices = static_cast<int>(segment.num_chunks * segment.options.num_heads);
+  constexpr int kBytes = kMatrices * kInverseWords<kDim / kTile, true> * 4;
+  const auto kernel = InvertKernel<kDim, kWarps, kMatrices, kSplit, kResident>;
+  AllowShared(kernel, kBytes);
+  kernel<<<static_cast<unsigned>((matrices + kMatrices - 1) / kMatrices), kWarps * kMatrices * 32,
+           kBytes, queue->stream()>>>(segment.work.gram, matrices,
+                                      static_cast<float>(segment.options.lambda0),
+                                      VlaChunkInverseUnit(segment.options.lambda0));
+}
+
 absl::Status VlaChunkInvert(Queue* queue, const VlaChunkSegment& segment) {
-  const VlaOptions& options = segment.options;
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * options.num_heads);
-  const auto lambda0 = static_cast<float>(options.lambda0);
-  const float unit = VlaChunkInverseUnit(options.lambda0);
-  if (options.key_dim == 64) {
-    AllowShared(InvertKernel<64>, InverseLayout<64>::kFloats * 4);
-    InvertKernel<64><<<blocks, 128, InverseLayout<64>::kFloats * 4, queue->stream()>>>(
-        segment.work.gram, lambda0, unit);
+  const bool is_rls = segment.options.variant == VlaVariant::kRls;
+  // Measured best: one warp's registers hold the blocks of 64 x 64, and it waits for nobody.
+  if (segment.options.key_dim == 64) {
+    is_rls ? LaunchInvert<64, 1, 4, true, 4>(queue, segment)
+           : LaunchInvert<64, 1, 4, false, 4>(queue, segment);
   } else {
-    AllowShared(InvertKernel<128>, InverseLayout<128>::kFloats * 4);
-    InvertKernel<128><<<blocks, 256, InverseLayout<128>::kFloats * 4, queue->stream()>>>(
-        segment.work.gram, lambda0, unit);
+    is_rls ? LaunchInvert<128, 8, 1, true, 3>(queue, segment)
+           : LaunchInvert<128, 8, 1, false, 3>(queue, segment);
   }
   return queue->LaunchStatus("vla chunk invert");
 }
 
+template <int kDim>
+void LaunchPoolInverse(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch) {
+  AllowShared(PoolInverseKernel<kDim>, kPoolInverseBytes<kDim>);
+  PoolInverseKernel<kDim><<<static_cast<unsigned>(batch.num_sequences * options.num_heads),
+                            kDim * 2, kPoolInverseBytes<kDim>, queue->stream()>>>(
+      batch.offsets, batch.slots, static_cast<int>(options.num_heads),
+      static_cast<float>(options.lambda0), VlaChunkInverseUnit(options.lambda0), batch.gram,
+      batch.a);
+}
+
 absl::Status VlaChunkInverse(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch) {
-  const auto blocks = static_cast<unsigned>(batch.num_sequences * options.num_heads);
-  const auto heads = static_cast<int>(options.num_heads);
-  const auto lambda0 = static_cast<float>(options.lambda0);
-  if (options.key_dim == 64) {
-    AllowShared(PoolInverseKernel<64>, InverseLayout<64>::kFloats * 4);
-    PoolInverseKernel<64><<<blocks, 128, InverseLayout<64>::kFloats * 4, queue->stream()>>>(
-        batch.offsets, batch.slots, heads, lambda0, batch.gram, batch.a);
-  } else {
-    AllowShared(PoolInverseKernel<128>, InverseLayout<128>::kFloats * 4);
-    PoolInverseKernel<128><<<blocks, 256, InverseLayout<128>::kFloats * 4, queue->stream()>>>(
-        batch.offsets, batch.slots, heads, lambda0, batch.gram, batch.a);
-  }
+  options.key_dim == 64 ? LaunchPoolInverse<64>(queue, options, batch)
+                        : LaunchPoolInverse<128>(queue, options, batch);
   return queue->LaunchStatus("vla chunk inverse");
 }
 

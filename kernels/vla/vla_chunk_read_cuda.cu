@@ -1,11 +1,11 @@
-// VlaChunk's stage read: out = Q S^T + lt(Q alpha^T) E and the read norm; all chunks at once.
+// VlaChunk's stage read: out = P T V + (Q - P T K^) S^T, of which out holds P T V, and the read norm;
+// all chunks at once.
 //
-// A block of D / 16 warps per chunk and head, 64 value columns at a time. Shared memory: Q [64][D + 8],
-// alpha [64][D + 8] f16, whose place lt(Q alpha^T) [64][72] takes, S [64][D + 8] and E^T [64][72] of
-// the columns.
+// A block of D / 16 warps per chunk and head; a warp has 64 columns of 16 tokens. Everything lies in the
+// order of the registers that use it.
 #include "kernels/base/queue.h"
-#include "kernels/vla/vla_chunk_cuda.cuh"
 #include "kernels/vla/vla_chunk_cuda.h"
+#include "kernels/vla/vla_chunk_half_cuda.cuh"
 
 namespace lethe {
 namespace {
@@ -13,56 +13,28 @@ namespace {
 using namespace vla_chunk;  // NOLINT(google-build-using-namespace): the kernels' vocabulary
 
 struct ReadArguments {
-  const float* q;  // of the segment's first token
   int64_t token_stride;
   int num_heads;
-  const __half* alpha;
-  const float* errors;
-  const float* states;
-  float* out;
+  const uint4* queries;
+  const float* query_scales;
+  const uint2* states;
+  const float* state_scales;
+  float* out;  // of the segment's first token
 };
 
+// Divides the block's 64 rows, which are `scales` times too long, by their root mean square, in f64 up to
+// the root.
 template <int kDim>
-struct ReadLayout {
-  static constexpr int kStride = kDim + 8;
-  static constexpr int kSquareStride = kTokens + 8;
-  static constexpr int kWarps = kDim / 16;
-  static constexpr int kParts = kDim / 64;
-  static constexpr int kScores = kTokens * kStride;  // floats before it
-  static constexpr int kStates = kScores + kTokens * kSquareStride;
-  static constexpr int kErrors = kStates + 64 * kStride;
-  static constexpr int kSums = kErrors + 64 * kSquareStride;
-  static constexpr int kBytes = kSums * 4 + 2 * kTokens * 8;
-  static_assert(kTokens * kStride * 2 <= kTokens * kSquareStride * 4);
-};
-
-// num_rows rows of kColumns elements, contiguous, into rows of kColumns + 8.
-template <int kThreads, int kColumns, typename T>
-__device__ __forceinline__ void CopyRows(const T* from, int num_rows, T* to) {
-  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
-  constexpr int kVectors = kColumns / kVector;
-  for (int i = static_cast<int>(threadIdx.x); i < num_rows * kVectors; i += kThreads) {
-    const int row = i / kVectors;
-    const int column = i % kVectors * kVector;
-    CopyAsync(to + row * (kColumns + 8) + column, from + row * kColumns + column);
-  }
-}
-
-// Divides the block's 64 rows by their root mean square, in f64 up to the root. A warp has 64 columns
-// of 16 rows.
-template <int kDim>
-__device__ __forceinline__ void Normalize(double* sums, float (&c)[kDim / 64][1][512 / kDim][4]) {
-  const int g = Lane() >> 2;
-  const int row = (Warp() & 3) * kTile + g;
+__device__ __forceinline__ void Normalize(int warp, const float* scales, double* sums,
+                                          Block (&c)[4]) {
+  const int row = (warp & 3) * kTile + (Lane() >> 2);
   double upper = 0.0;
   double lower = 0.0;
 #pragma unroll
-  for (int n = 0; n < 16; ++n) {
-    const float(&pair)[4] = c[n / 2 * kDim / 512][0][n / 2 % (512 / kDim)];
-    const double x = pair[n % 2];
-    const double y = pair[2 + n % 2];
-    upper = __fma_rn(x, x, upper);
-    lower = __fma_rn(y, y, lower);
+  for (int n = 0; n < 8; ++n) {
+    const float(&x)[4] = c[n / 2][n % 2];
+    upper = __fma_rn(x[0], x[0], __fma_rn(x[1], x[1], upper));
+    lower = __fma_rn(x[2], x[2], __fma_rn(x[3], x[3], lower));
   }
 #pragma unroll
   for (int distance = 1; distance < 4; distance *= 2) {
@@ -70,146 +42,112 @@ __device__ __forceinline__ void Normalize(double* sums, float (&c)[kDim / 64][1]
     lower += __shfl_xor_sync(kFullWarp, lower, distance);
   }
   if constexpr (kDim == 128) {
-    double* own = sums + (Warp() >> 2) * kTokens + row;
+    double* own = sums + (warp >> 2) * kTokens + row;
     if ((Lane() & 3) == 0) own[0] = upper, own[8] = lower;
     __syncthreads();
     upper = sums[row] + sums[kTokens + row];
     lower = sums[row + 8] + sums[kTokens + row + 8];
   }
-  const auto divisor = [](double sum) {
-    return static_cast<float>(__dsqrt_rn(sum / kDim + kVlaReadEpsilon));
+  const auto divisor = [](double sum, double scale) {
+    return static_cast<float>(__dsqrt_rn(sum / kDim + kVlaReadEpsilon * (scale * scale)));
   };
-  const float of_upper = divisor(upper);
-  const float of_lower = divisor(lower);
+  const float of_upper = divisor(upper, scales[row]);
+  const float of_lower = divisor(lower, scales[row + 8]);
 #pragma unroll
-  for (int n = 0; n < 16; ++n) {
-    float(&pair)[4] = c[n / 2 * kDim / 512][0][n / 2 % (512 / kDim)];
-    pair[n % 2] = __fdiv_rn(pair[n % 2], of_upper);
-    pair[2 + n % 2] = __fdiv_rn(pair[2 + n % 2], of_lower);
+  for (int n = 0; n < 8; ++n) {
+    float(&x)[4] = c[n / 2][n % 2];
+    x[0] = __fdiv_rn(x[0], of_upper);
+    x[1] = __fdiv_rn(x[1], of_upper);
+    x[2] = __fdiv_rn(x[2], of_lower);
+    x[3] = __fdiv_rn(x[3], of_lower);
   }
 }
 
-// Q's rows, rounded to TF32.
-template <int kDim>
-__device__ __forceinline__ void LoadQueries(const float* q, int64_t stride, float* to) {
-  constexpr int kVectors = kDim / 4;
-#pragma unroll 8
-  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kVectors; i += kDim * 2) {
-    const int row = i / kVectors;
-    const int column = i % kVectors * 4;
-    const float4 x = *reinterpret_cast<const float4*>(q + row * stride + column);
-    *reinterpret_cast<float4*>(to + row * (kDim + 8) + column) =
-        make_float4(RoundToTf32(x.x), RoundToTf32(x.y), RoundToTf32(x.z), RoundToTf32(x.w));
-  }
-}
-
-// lt(Q alpha^T), rounded to TF32, over alpha.
-template <int kDim>
-__device__ __forceinline__ void MakeScores(const float* q, float* scores) {
-  using Layout = ReadLayout<kDim>;
-  constexpr int kEach = (10 + Layout::kWarps - 1) / Layout::kWarps;
-  const HalfRows<Layout::kStride> alpha{reinterpret_cast<const __half*>(scores)};
-  float p[kEach][1][2][4];
-#pragma unroll
-  for (int n = 0; n < kEach; ++n) {
-    int i;
-    int j;
-    BlockOf(Warp() + n * Layout::kWarps, &i, &j);
-    Clear(p[n]);
-    if (i < 4) {
-      WarpProduct<Plain, true>(Rows<Layout::kStride>{q}, kTile * i, alpha, kTile * j, 0, kDim,
-                               p[n]);
-    }
-  }
-  __syncthreads();
-#pragma unroll
-  for (int n = 0; n < kEach; ++n) {
-    int i;
-    int j;
-    BlockOf(Warp() + n * Layout::kWarps, &i, &j);
-    if (i >= 4) continue;
-    ForEachPair(kTile * i, kTile * j, p[n], [](int t, int s, float& first, float& second) {
-      first = s > t ? 0.0f : RoundToTf32(first);
-      second = s + 1 > t ? 0.0f : RoundToTf32(second);
-    });
-    Store(p[n], kTile * i, kTile * j, Layout::kSquareStride, scores);
-  }
+// Numbers times a power of 2 that is at most 1.
+__device__ __forceinline__ uint32_t Shrink(uint32_t pair, __half2 by) {
+  const __half2 product = __hmul2(reinterpret_cast<const __half2&>(pair), by);
+  return reinterpret_cast<const uint32_t&>(product);
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kDim * 2) ReadKernel(ReadArguments arguments) {
-  using Layout = ReadLayout<kDim>;
-  constexpr int kThreads = kDim * 2;
-  constexpr int kTiles = 8 / Layout::kParts;  // of 8 columns, a warp's in each part
-  extern __shared__ __align__(16) float shared[];
-  float* q = shared;
-  float* scores = shared + Layout::kScores;
-  float* states = shared + Layout::kStates;
-  float* errors = shared + Layout::kErrors;
+__global__ void __launch_bounds__(kDim * 2, kDim == 64 ? 7 : 3)
+    ReadKernel(ReadArguments arguments) {
+  constexpr int kBlocks = kDim / kTile;
+  __shared__ double sums[kDim == 128 ? 2 * kTokens : 1];
   const int64_t index = blockIdx.x;
   const int head = static_cast<int>(blockIdx.x) % arguments.num_heads;
-  const int64_t rows = index / arguments.num_heads * kTokens * arguments.token_stride + head * kDim;
-  CopyRows<kThreads, kDim>(arguments.alpha + index * kTokens * kDim, kTokens,
-                           reinterpret_cast<__half*>(scores));
-  CommitCopies();
-  const int row = (Warp() & 3) * kTile;
-  const int column = (Warp() >> 2) * (64 / Layout::kParts);
-  float c[Layout::kParts][1][kTiles][4];
+  const int warp = Warp();
+  const int strip = warp & 3;
+  const int first = (warp >> 2) * 4;
+  float* out =
+      arguments.out + index / arguments.num_heads * kTokens * arguments.token_stride + head * kDim;
+  Left q[kBlocks];
 #pragma unroll
-  for (int part = 0; part < Layout::kParts; ++part) {
-    if (part > 0) __syncthreads();
-    const int64_t first = index * kDim + part * 64;
-    CopyRows<kThreads, kDim>(arguments.states + first * kDim, 64, states);
-    CopyRows<kThreads, kTokens>(arguments.errors + first * kTokens, 64, errors);
-    CommitCopies();
-    if (part == 0) {
-      LoadQueries<kDim>(arguments.q + rows, arguments.token_stride, q);
-      AwaitCopies<1>();
-      __syncthreads();
-      MakeScores<kDim>(q, scores);
+  for (int k = 0; k < kBlocks; ++k) {
+    const uint4 x = arguments.queries[((index * 4 + strip) * kBlocks + k) * 32 + Lane()];
+    q[k] = {{x.x, x.y, x.z, x.w}};
+  }
+  Block c[4];
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int64_t upper = ((index * kBlocks + first + n) * 2) * kBlocks;  // 8 values, then 8 more
+    const int64_t lower = upper + kBlocks;
+    // Lane k has the scale of the upper values' block k, lane kBlocks + k of the lower ones'.
+    const float scale = Lane() < 2 * kBlocks ? arguments.state_scales[upper + Lane()] : 0.0f;
+    const float largest = __uint_as_float(LargestOfWarp(Magnitude(scale)));
+    const __half2 own = __float2half2_rn(scale * Reciprocal2(largest));
+    Block sum;
+    ClearBlock(sum);
+#pragma unroll
+    for (int k = 0; k < kBlocks; ++k) {
+      const uint2 s = arguments.states[(upper + k) * 32 + Lane()];
+      const uint2 t = arguments.states[(lower + k) * 32 + Lane()];
+      const __half2 of_s = __shfl_sync(kFullWarp, own, k);
+      const __half2 of_t = __shfl_sync(kFullWarp, own, kBlocks + k);
+      const Right right{
+          {Shrink(s.x, of_s), Shrink(s.y, of_s), Shrink(t.x, of_t), Shrink(t.y, of_t)}};
+      AddProduct(q[k], right, sum);
     }
-    AwaitCopies<0>();
-    __syncthreads();
-    Clear(c[part]);
-    WarpProduct<Plain, true>(Rows<Layout::kStride>{q}, row, Rows<Layout::kStride>{states}, column,
-                             0, kDim, c[part]);
-    WarpProduct<Plain, true>(Rows<Layout::kSquareStride>{scores}, row,
-                             Rows<Layout::kSquareStride>{errors}, column, 0, row + kTile, c[part]);
-  }
-  Normalize<kDim>(reinterpret_cast<double*>(shared + Layout::kSums), c);
+    ForEachPairOfBlock(strip * kTile, (first + n) * kTile, c[n],
+                       [&](int i, int j, float& x, float& y) {
+                         const float2 pair =
+                             *reinterpret_cast<const float2*>(out + i * arguments.token_stride + j);
+                         x = pair.x;
+                         y = pair.y;
+                       });
 #pragma unroll
-  for (int part = 0; part < Layout::kParts; ++part) {
-    Store(c[part], row, part * 64 + column, arguments.token_stride, arguments.out + rows);
+    for (int e = 0; e < 8; ++e) {
+      c[n][e / 4][e % 4] = __fmaf_rn(largest, sum[e / 4][e % 4], c[n][e / 4][e % 4]);
+    }
   }
-}
-
-template <int kDim>
-void Launch(Queue* queue, const VlaChunkSegment& segment, const ReadArguments& arguments) {
-  constexpr int kBytes = ReadLayout<kDim>::kBytes;
-  // An error shows in the launch that follows.
-  static_cast<void>(
-      cudaFuncSetAttribute(ReadKernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * segment.options.num_heads);
-  ReadKernel<kDim><<<blocks, kDim * 2, kBytes, queue->stream()>>>(arguments);
+  Normalize<kDim>(warp, arguments.query_scales + index * kTokens, sums, c);
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    ForEachPairOfBlock(
+        strip * kTile, (first + n) * kTile, c[n], [&](int i, int j, float x, float y) {
+          *reinterpret_cast<float2*>(out + i * arguments.token_stride + j) = make_float2(x, y);
+        });
+  }
 }
 
 }  // namespace
 
 absl::Status VlaChunkRead(Queue* queue, const VlaChunkSegment& segment) {
   const VlaChunkWork& work = segment.work;
-  const int64_t stride = segment.options.num_heads * segment.options.key_dim;
-  const int64_t first = segment.chunk_begin * kVlaChunkTokens * stride;
-  const ReadArguments arguments{segment.batch.q + first,
-                                stride,
-                                static_cast<int>(segment.options.num_heads),
-                                reinterpret_cast<const __half*>(work.alpha),
-                                work.errors,
-                                work.states,
-                                segment.batch.out + first};
+  const int64_t heads = segment.options.num_heads;
+  const int64_t stride = heads * segment.options.key_dim;
+  const ReadArguments arguments{stride,
+                                static_cast<int>(heads),
+                                reinterpret_cast<const uint4*>(work.queries),
+                                work.query_scales,
+                                reinterpret_cast<const uint2*>(work.states),
+                                work.state_scales,
+                                segment.batch.out + segment.chunk_begin * kVlaChunkTokens * stride};
+  const auto blocks = static_cast<unsigned>(segment.num_chunks * heads);
   if (segment.options.key_dim == 64) {
-    Launch<64>(queue, segment, arguments);
+    ReadKernel<64><<<blocks, 128, 0, queue->stream()>>>(arguments);
   } else {
-    Launch<128>(queue, segment, arguments);
+    ReadKernel<128><<<blocks, 256, 0, queue->stream()>>>(arguments);
   }
   return queue->LaunchStatus("vla chunk read");
 }

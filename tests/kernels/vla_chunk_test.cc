@@ -33,7 +33,7 @@ constexpr int64_t kChunk = kVlaChunkTokens;
 
 class VlaChunkTest : public testing::DeviceTest {
  protected:
-  // The CPU form is f64 inside, its states f32. On CUDA TF32 operands have 11 bits: some 2e-3 with
+  // The CPU form is f64 inside, its states f32. On CUDA f16 operands have 11 bits: some 2e-3 with
   // these inputs (vla_chunk.h); `a` is of f32's class, times the condition of M.
   double Tolerance() const { return GetParam() == DeviceKind::kCuda ? 5e-3 : 2e-5; }
   double InverseTolerance() const { return GetParam() == DeviceKind::kCuda ? 1e-4 : 2e-5; }
