@@ -10,6 +10,7 @@
 
 #include "audit/crypto/key_file.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe::audit {
 namespace {
@@ -63,14 +64,22 @@ absl::StatusOr<ServerKeys> ServerKeys::LoadOrCreate(const std::string& directory
     return absl::FailedPreconditionError(absl::StrCat(
         "keys: ", directory, " holds some of record.pem, log.pem and pseudonym.key, not all"));
   }
-  std::filesystem::create_directories(directory, error);
-  std::filesystem::permissions(directory, std::filesystem::perms::owner_all, error);
-  if (error) return absl::UnavailableError(absl::StrCat("keys: cannot create ", directory));
+  // Whole under another name first: some of the keys without the others would be refused for ever.
+  const std::string staging = directory + ".new";
+  std::filesystem::remove_all(staging, error);
+  if (!error) std::filesystem::create_directories(staging, error);
+  if (!error) {
+    std::filesystem::permissions(staging, std::filesystem::perms::owner_all, error);
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("keys: cannot create ", staging));
   ServerKeys keys = Generate();
-  LETHE_RETURN_IF_ERROR(keys.record_key->SavePem(directory + kRecordKeyFile));
-  LETHE_RETURN_IF_ERROR(keys.log_key->SavePem(directory + kLogKeyFile));
+  LETHE_RETURN_IF_ERROR(keys.record_key->SavePem(staging + kRecordKeyFile));
+  LETHE_RETURN_IF_ERROR(keys.log_key->SavePem(staging + kLogKeyFile));
   LETHE_RETURN_IF_ERROR(
-      WriteKeyFile(directory + kPseudonymKeyFile, AsStringView(keys.pseudonym_key.bytes())));
+      WriteKeyFile(staging + kPseudonymKeyFile, AsStringView(keys.pseudonym_key.bytes())));
+  std::filesystem::rename(staging, directory, error);
+  if (error) return absl::UnavailableError(absl::StrCat("keys: cannot create ", directory));
+  LETHE_RETURN_IF_ERROR(SyncParentOf(directory));
   return keys;
 }
 

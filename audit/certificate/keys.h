@@ -9,7 +9,7 @@
 //            exist (a key is never replaced silently), or when both keys are the same: roles are
 //            never shared.
 // Effects:   LoadOrCreate makes the directory (0700) and all three keys when none of the files
-//            exists.
+//            exists; whatever ends the process meanwhile, the next call finds all of them or none.
 // Numerics:  none.
 // Threads:   safe when const.
 #ifndef LETHE_AUDIT_CERTIFICATE_KEYS_H_

@@ -41,7 +41,7 @@ absl::Status CheckKeyset(const KeysetStatement& statement) {
   if (!IsPrintableAscii(statement.log_origin) || !ValidateKeyName(statement.log_origin).ok()) {
     return InvalidKeyset("predicate.log", "a log origin without spaces and '+'");
   }
-  LETHE_RETURN_IF_ERROR(CheckIssuedAt("predicate.issuedAt", statement.issued_at));
+  LETHE_RETURN_IF_ERROR(CheckTime("predicate.issuedAt", statement.issued_at));
   LETHE_RETURN_IF_ERROR(CheckKeys(statement.keys));
   if (statement.is_restore && (!statement.previous.has_value() || statement.next.has_value())) {
     return InvalidKeyset("predicate.previous",

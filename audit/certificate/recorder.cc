@@ -30,8 +30,8 @@ absl::Status CheckDraft(const RecordDraft& draft) {
   if (!IsSubset(draft.derived_kept, draft.retained)) {
     return InvalidDraft("derived_kept", "retained ids");
   }
-  if (draft.kind == RecordKind::kCertify && !draft.forgotten.empty()) {
-    return InvalidDraft("forgotten", "no ids in a certify record");
+  if (!RemovesInputs(draft.kind) && !draft.forgotten.empty()) {
+    return InvalidDraft("forgotten", "no ids in a record that removes nothing");
   }
   for (const MemoryDraft& memory : draft.memories) {
     const size_t n = memory.token_ids.size();
@@ -125,6 +125,7 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
   }
   statement.proves_optimality = draft.proves_optimality;
   statement.stores = draft.stores;
+  statement.migrated_from = draft.migrated_from;
   statement.derived_kept = CommitSet(salt, draft.derived_kept);
   statement.forgot = CommitSet(salt, draft.forgotten);
   if (draft.kind == RecordKind::kForget) statement.derived_policy = draft.derived_policy;
@@ -135,9 +136,34 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
         records.last_salt_.has_value() ? *records.last_salt_ : Secret32::Random();
     statement.before_digest = CommitState(before_salt, draft.digest_before);
   }
-  statement.residual_scopes =
-      ResidualScopes({draft.retains_derived || !draft.derived_kept.empty(), draft.inputs_evicted});
+  statement.residual_scopes = ResidualScopes({draft.retains_derived || !draft.derived_kept.empty(),
+                                              draft.inputs_evicted, draft.memory_wiped});
   return statement;
+}
+
+Recorder::SignedLeaf Recorder::Sign(const std::string& payload) const {
+  const DsseEnvelope envelope = SignEnvelope(kPayloadType, payload, *keys_.record_key);
+  const Sha256Digest pae_digest = Sha256Of(PreAuthEncoding(kPayloadType, payload));
+  SignedLeaf signed_leaf;
+  signed_leaf.envelope = WriteEnvelope(envelope);
+  signed_leaf.leaf =
+      WriteLogLeaf(LogLeaf{pae_digest, envelope.signature, keys_.record_key->public_key()});
+  signed_leaf.leaf_hash = MerkleLeafHash(signed_leaf.leaf);
+  return signed_leaf;
+}
+
+absl::StatusOr<FinishedSummary> Recorder::RecordSummary(
+    SubjectSummary summary, const std::function<absl::Status(const Sha256Digest&)>& before_append) {
+  summary.log_origin = log_->verifier_key().name;
+  LETHE_ASSIGN_OR_RETURN(const std::string payload, WriteSubjectSummary(summary));
+  // Read back before signing, as every record.
+  LETHE_RETURN_IF_ERROR(ParseSubjectSummary(payload).status());
+  const SignedLeaf signed_leaf = Sign(payload);
+  if (before_append) LETHE_RETURN_IF_ERROR(before_append(signed_leaf.leaf_hash));
+  LETHE_ASSIGN_OR_RETURN(AppendedLeaf appended,
+                         log_->Append(signed_leaf.leaf, signed_leaf.envelope));
+  return FinishedSummary{appended.leaf_index, signed_leaf.leaf_hash, signed_leaf.envelope,
+                         std::move(appended.proof_file)};
 }
 
 absl::StatusOr<FinishedRecord> Recorder::Record(
@@ -149,20 +175,17 @@ absl::StatusOr<FinishedRecord> Recorder::Record(
   LETHE_ASSIGN_OR_RETURN(const std::string payload, WriteStatement(record.statement));
   // Read back before signing: what a verifier would refuse is never signed.
   LETHE_RETURN_IF_ERROR(ParseStatement(payload).status());
-  const DsseEnvelope envelope = SignEnvelope(kPayloadType, payload, *keys_.record_key);
-  record.envelope = WriteEnvelope(envelope);
-  const Sha256Digest pae_digest = Sha256Of(PreAuthEncoding(kPayloadType, payload));
-  const LogLeaf leaf{pae_digest, envelope.signature, keys_.record_key->public_key()};
-  const std::string leaf_text = WriteLogLeaf(leaf);
+  SignedLeaf signed_leaf = Sign(payload);
+  record.envelope = std::move(signed_leaf.envelope);
   record.seq = record.statement.seq;
-  record.leaf_hash = MerkleLeafHash(leaf_text);
+  record.leaf_hash = signed_leaf.leaf_hash;
   Opening opening{salt,           draft.digest_after, record.leaf_hash,
                   draft.retained, draft.forgotten,    draft.derived_kept};
   record.opening = WriteOpening(opening);
   if (before_append) {
     LETHE_RETURN_IF_ERROR(before_append({record.seq, record.leaf_hash, record.opening}));
   }
-  LETHE_ASSIGN_OR_RETURN(AppendedLeaf appended, log_->Append(leaf_text, record.envelope));
+  LETHE_ASSIGN_OR_RETURN(AppendedLeaf appended, log_->Append(signed_leaf.leaf, record.envelope));
   record.leaf_index = appended.leaf_index;
   record.proof_file = std::move(appended.proof_file);
   if (RemovesInputs(draft.kind)) records->DestroyOpenings();

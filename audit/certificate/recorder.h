@@ -1,4 +1,5 @@
-// Recorder: turns an event of a session into a signed record of the audit log and its opening.
+// Recorder: turns an event of a session into a signed record of the audit log and its opening, and what a ForgetSubject
+// did into its summary record.
 //
 // Equation:  design.md 6: statement (statement.h) -> DSSE envelope -> leaf -> log -> tlog-proof.
 // Shapes:    RecordDraft holds clear values; they leave it only under the record's salt, or in the
@@ -30,6 +31,7 @@
 #include "audit/certificate/keys.h"
 #include "audit/certificate/opening.h"
 #include "audit/certificate/statement.h"
+#include "audit/certificate/subject_summary.h"
 #include "audit/crypto/secret.h"
 #include "audit/log/audit_log.h"
 
@@ -69,11 +71,14 @@ struct RecordDraft {
   bool retains_derived = false;
   // True when this or an earlier record of the session is a selection.
   bool inputs_evicted = false;
+  // True when the server wipes what its memory held (scopes.h); then `stores` of a removal name it.
+  bool memory_wiped = false;
   std::vector<LayerReport> layers;
   std::vector<MemoryDraft> memories;
   // Certify only: the record carries P2; then every head with keys has its deviation.
   bool proves_optimality = false;
   std::vector<StoreReport> stores;
+  std::optional<Arithmetic> migrated_from;  // migrate
 };
 
 struct FinishedRecord {
@@ -91,6 +96,14 @@ struct PreparedRecord {
   uint64_t seq = 0;
   Sha256Digest leaf_hash{};
   std::string opening;  // canonical JSON
+};
+
+// The summary of a ForgetSubject, which is no record of a session: it has no place in a session's sequence.
+struct FinishedSummary {
+  uint64_t leaf_index = 0;
+  Sha256Digest leaf_hash{};
+  std::string envelope;    // DSSE JSON
+  std::string proof_file;  // tlog-proof@v1
 };
 
 // A session's place in its sequence of records, and the openings that still exist.
@@ -126,11 +139,22 @@ class Recorder {
       const RecordDraft& draft, SessionRecords* records,
       const std::function<absl::Status(const PreparedRecord&)>& before_append = {});
 
+  // `summary.log_origin` is set here. `before_append`: as above, with the leaf's hash.
+  absl::StatusOr<FinishedSummary> RecordSummary(
+      SubjectSummary summary,
+      const std::function<absl::Status(const Sha256Digest&)>& before_append = {});
+
   Sha256Digest SessionPseudonym(absl::string_view session_id) const;
 
  private:
   absl::StatusOr<Statement> MakeStatement(const RecordDraft& draft, const SessionRecords& records,
                                           const Secret32& salt) const;
+  struct SignedLeaf {
+    std::string envelope;
+    std::string leaf;
+    Sha256Digest leaf_hash{};
+  };
+  SignedLeaf Sign(const std::string& payload) const;
 
   const ServerKeys keys_;
   AuditLog* const log_;

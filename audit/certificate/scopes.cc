@@ -1,17 +1,25 @@
 #include "audit/certificate/scopes.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace lethe::audit {
 
 std::vector<std::string> ResidualScopes(const ScopeFacts& facts) {
-  std::vector<std::string> scopes = {kScopeBackups, kScopeClientCopies};
+  std::vector<std::string> scopes = {kScopeBackups,      kScopeClientCopies, kScopeExportedStates,
+                                     kScopeModelWeights, kScopeOpenings,     kScopeProxyLogs,
+                                     kScopeTokenIdGaps};
   if (facts.derived_tokens_kept) scopes.emplace_back(kScopeDerivedKept);
   if (facts.inputs_evicted) scopes.emplace_back(kScopeEvicted);
-  for (const char* scope : {kScopeExportedStates, kScopeModelWeights, kScopeOpenings,
-                            kScopePhysicalErasure, kScopeProxyLogs, kScopeTokenIdGaps}) {
-    scopes.emplace_back(scope);
+  if (facts.memory_wiped) {
+    for (const char* scope : {kScopeDiskBeneath, kScopeRegisters, kScopeSwap, kScopeTransport}) {
+      scopes.emplace_back(scope);
+    }
+  } else {
+    scopes.emplace_back(kScopePhysicalErasure);
   }
+  std::sort(scopes.begin(), scopes.end());
   return scopes;
 }
 

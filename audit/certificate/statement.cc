@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "audit/certificate/deviation_json.h"
 #include "audit/certificate/json.h"
 #include "audit/certificate/json_fields.h"
 #include "audit/certificate/statement_rules.h"
@@ -15,13 +16,6 @@
 namespace lethe::audit {
 namespace {
 
-// The constants of predicate.memories.deviation: over which arguments, in which norm, and how the
-// bounds were found.
-constexpr char kDeviationDomain[] = "every-query";
-constexpr char kDeviationNorm[] = "absolute";
-constexpr char kDeviationMethod[] = "duality-gap-double-double";
-constexpr char kProvedMethod[] = "kkt-enclosure-double-double";
-
 constexpr char kProofState[] = "P1";
 constexpr char kProofOptimality[] = "P2";
 
@@ -30,10 +24,11 @@ struct KindNames {
   const char* type;
   const char* name;
 };
-constexpr std::array<KindNames, 3> kKinds = {{
+constexpr std::array<KindNames, 4> kKinds = {{
     {RecordKind::kForget, kForgetPredicateType, "forget"},
     {RecordKind::kCertify, kCertifyPredicateType, "certify"},
     {RecordKind::kSelect, kSelectPredicateType, "select"},
+    {RecordKind::kMigrate, kMigratePredicateType, "migrate"},
 }};
 
 const KindNames& KindEntry(RecordKind kind) {
@@ -89,24 +84,6 @@ Json EngineJson(const EngineIdentity& engine) {
                            {"numerics", JsonDigest(engine.numerics_id)}});
 }
 
-Json DeviationJson(const DeviationBounds& bounds, bool partition_proved) {
-  Json::Object bound = {
-      {"alpha", JsonF64(bounds.alpha)}, {"decision", JsonF64(bounds.decision)},
-      {"delta", JsonF64(bounds.delta)}, {"gap", JsonF64(bounds.gap)},
-      {"rho", JsonF64(bounds.rho)},     {"kernelSum", JsonF64(bounds.kernel_sum)},
-  };
-  if (partition_proved) {
-    bound.push_back({"readout", JsonF64(bounds.readout)});
-    bound.push_back({"weightRatio", JsonF64(bounds.weight_ratio)});
-  }
-  const char* method = partition_proved ? kProvedMethod : kDeviationMethod;
-  return Json::MakeObject({{"bound", Json::MakeObject(std::move(bound))},
-                           {"domain", Json::String(kDeviationDomain)},
-                           {"evidence", JsonDigest(bounds.evidence)},
-                           {"method", Json::String(method)},
-                           {"norm", Json::String(kDeviationNorm)}});
-}
-
 Json MemoryJson(const MemoryReport& memory) {
   Json::Object object = {{"group", JsonU64(memory.group)},
                          {"head", JsonU64(memory.head)},
@@ -147,6 +124,12 @@ void AppendSelectFields(const Statement& statement, Json::Object* predicate) {
   predicate->push_back({"stores", StoresJson(statement)});
 }
 
+void AppendMigrateFields(const Statement& statement, Json::Object* predicate) {
+  predicate->push_back(
+      {"from", Json::MakeObject({{"device", Json::String(statement.migrated_from->device_kind)},
+                                 {"numerics", JsonDigest(statement.migrated_from->numerics_id)}})});
+}
+
 Json PredicateJson(const Statement& statement) {
   Json::Array layers;
   for (const LayerReport& layer : statement.layers) {
@@ -176,6 +159,7 @@ Json PredicateJson(const Statement& statement) {
                             {"session", JsonDigest(statement.session_pseudonym)}};
   if (statement.kind == RecordKind::kForget) AppendForgetFields(statement, &predicate);
   if (statement.kind == RecordKind::kSelect) AppendSelectFields(statement, &predicate);
+  if (statement.kind == RecordKind::kMigrate) AppendMigrateFields(statement, &predicate);
   return Json::MakeObject(std::move(predicate));
 }
 
@@ -198,28 +182,6 @@ EngineIdentity ReadEngine(JsonReader reader) {
   engine.numerics_id = reader.Digest("numerics");
   reader.Finish();
   return engine;
-}
-
-DeviationBounds ReadDeviation(JsonReader reader, bool partition_proved) {
-  DeviationBounds bounds;
-  JsonReader bound = reader.Object("bound");
-  bounds.alpha = bound.F64("alpha");
-  bounds.decision = bound.F64("decision");
-  bounds.delta = bound.F64("delta");
-  bounds.gap = bound.F64("gap");
-  bounds.kernel_sum = bound.F64("kernelSum");
-  bounds.rho = bound.F64("rho");
-  if (partition_proved) {
-    bounds.readout = bound.F64("readout");
-    bounds.weight_ratio = bound.F64("weightRatio");
-  }
-  bound.Finish();
-  reader.Constant("domain", kDeviationDomain);
-  bounds.evidence = reader.Digest("evidence");
-  reader.Constant("method", partition_proved ? kProvedMethod : kDeviationMethod);
-  reader.Constant("norm", kDeviationNorm);
-  reader.Finish();
-  return bounds;
 }
 
 MemoryReport ReadMemory(JsonReader reader) {
@@ -269,6 +231,14 @@ void ReadSelectFields(JsonReader* predicate, Statement* statement) {
   ReadStores(predicate, statement);
 }
 
+void ReadMigrateFields(JsonReader* predicate, Statement* statement) {
+  JsonReader from = predicate->Object("from");
+  Arithmetic& arithmetic = statement->migrated_from.emplace();
+  arithmetic.device_kind = from.String("device");
+  arithmetic.numerics_id = from.Digest("numerics");
+  from.Finish();
+}
+
 void ReadProofs(JsonReader* predicate, Statement* statement) {
   const std::vector<std::string> proofs = predicate->Strings("proofs");
   statement->proves_state = !proofs.empty() && proofs[0] == kProofState;
@@ -304,6 +274,7 @@ void ReadPredicate(JsonReader predicate, Statement* statement) {
   statement->session_pseudonym = predicate.Digest("session");
   if (statement->kind == RecordKind::kForget) ReadForgetFields(&predicate, statement);
   if (statement->kind == RecordKind::kSelect) ReadSelectFields(&predicate, statement);
+  if (statement->kind == RecordKind::kMigrate) ReadMigrateFields(&predicate, statement);
   predicate.Finish();
 }
 

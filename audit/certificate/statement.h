@@ -36,6 +36,7 @@ inline constexpr char kStatementType[] = "https://in-toto.io/Statement/v1";
 inline constexpr char kForgetPredicateType[] = "https://lethe.dev/forget/v1";
 inline constexpr char kCertifyPredicateType[] = "https://lethe.dev/certify/v1";
 inline constexpr char kSelectPredicateType[] = "https://lethe.dev/select/v1";
+inline constexpr char kMigratePredicateType[] = "https://lethe.dev/migrate/v1";
 inline constexpr char kSubjectName[] = "session-state";
 inline constexpr size_t kNonceBytesMin = 16;
 inline constexpr size_t kNonceBytesMax = 32;
@@ -44,12 +45,15 @@ inline constexpr size_t kStatementBytesMax = size_t{1} << 20;
 enum class RecordKind {
   kForget,
   kCertify,
-  kSelect,  // the reserve keys of the state that the record before certifies were evicted
+  kSelect,   // the reserve keys of the state that the record before certifies were evicted
+  kMigrate,  // the session was evaluated again, under another numerics id or on another device kind
 };
 
 // True for records of a change that took inputs out of the state.
-inline bool RemovesInputs(RecordKind kind) { return kind != RecordKind::kCertify; }
-// "forget", "certify", "select".
+inline bool RemovesInputs(RecordKind kind) {
+  return kind == RecordKind::kForget || kind == RecordKind::kSelect;
+}
+// "forget", "certify", "select", "migrate".
 absl::string_view RecordKindName(RecordKind kind);
 
 // What happens to tokens derived from forgotten ones (design C4).
@@ -80,6 +84,12 @@ struct EngineIdentity {
   std::string device_kind;  // "cpu"
   Sha256Digest model_digest{};
   Sha256Digest numerics_id{};
+};
+
+// Where the same inputs give the same bits.
+struct Arithmetic {
+  Sha256Digest numerics_id{};
+  std::string device_kind;
 };
 
 struct LayerReport {
@@ -127,6 +137,9 @@ struct MemoryReport {
   std::optional<DeviationBounds> deviation;
 };
 
+// The store whose erasure ends the residual scope of physical erasure as a whole (scopes.h).
+inline constexpr char kStoreProcessMemory[] = "process-memory";
+
 struct StoreReport {
   std::string store;   // "session-memory", …
   std::string result;  // "replaced", …
@@ -160,6 +173,8 @@ struct Statement {
   // Forget records only.
   DerivedPolicy derived_policy = DerivedPolicy::kFail;
   CommittedSet derived_kept;
+  // Migrate records only, and always: where the session was evaluated before; engine says where it is now.
+  std::optional<Arithmetic> migrated_from;
 };
 
 absl::StatusOr<std::string> WriteStatement(const Statement& statement);
@@ -169,7 +184,8 @@ absl::StatusOr<Statement> ParseStatement(absl::string_view bytes);
 absl::StatusOr<RecordKind> PeekRecordKind(absl::string_view bytes);
 
 // The rules between fields, which WriteStatement keeps and a verifier checks under a name of their
-// own. Sequence: seq >= 1, and prev is zero at seq 1 and only there. Scope: CheckResidualScopes.
+// own. Sequence: seq >= 1, and prev is zero at seq 1 and only there. Scope: CheckResidualScopes; in
+// a record that takes inputs out physical erasure is a residual scope exactly where the process's memory is no store.
 absl::Status CheckSequenceFields(const Statement& statement);
 absl::Status CheckScopeFields(const Statement& statement);
 

@@ -20,20 +20,6 @@ absl::Status Invalid(absl::string_view field, absl::string_view want) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": want ", want));
 }
 
-absl::Status CheckText(absl::string_view field, absl::string_view text) {
-  if (text.empty() || text.size() > kTextBytesMax || !IsPrintableAscii(text)) {
-    return Invalid(field, absl::StrCat("1 to ", kTextBytesMax, " printable ASCII characters"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSet(absl::string_view field, const CommittedSet& set) {
-  if ((set.count == 0) != (set.root == MerkleEmptyRoot())) {
-    return Invalid(field, "the empty tree's root exactly when count is 0");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckBounds(const DeviationBounds& bounds) {
   for (const double bound : {bounds.gap, bounds.delta, bounds.kernel_sum, bounds.alpha, bounds.rho,
                              bounds.decision, bounds.weight_ratio, bounds.readout}) {
@@ -108,11 +94,28 @@ absl::Status CheckSelectFields(const Statement& statement) {
   return absl::OkStatus();
 }
 
+// Evaluated elsewhere before, or there is nothing to say.
+absl::Status CheckMigrateFields(const Statement& statement) {
+  if ((statement.kind == RecordKind::kMigrate) != statement.migrated_from.has_value()) {
+    return Invalid("predicate.from", "in migrate records, and there alone");
+  }
+  if (!statement.migrated_from.has_value()) return absl::OkStatus();
+  LETHE_RETURN_IF_ERROR(CheckText("predicate.from.device", statement.migrated_from->device_kind));
+  if (statement.proves_optimality) {
+    return Invalid("predicate.proofs", "P2 in certify records alone");
+  }
+  const bool same = statement.migrated_from->numerics_id == statement.engine.numerics_id &&
+                    statement.migrated_from->device_kind == statement.engine.device_kind;
+  return same ? Invalid("predicate.from", "another numerics id or device than engine's")
+              : absl::OkStatus();
+}
+
 absl::Status CheckForgetFields(const Statement& statement) {
-  if (statement.kind == RecordKind::kCertify) {
+  if (!RemovesInputs(statement.kind)) {
     const bool empty = statement.forgot.count == 0 && statement.derived_kept.count == 0 &&
                        statement.before_digest == Sha256Digest{} && statement.stores.empty();
-    return empty ? absl::OkStatus() : Invalid("predicate", "no Forget fields in a certify record");
+    return empty ? absl::OkStatus()
+                 : Invalid("predicate", "no Forget fields in a record that removes nothing");
   }
   LETHE_RETURN_IF_ERROR(CheckSet("predicate.forgot", statement.forgot));
   if (statement.kind == RecordKind::kSelect) {
@@ -135,14 +138,29 @@ absl::Status CheckForgetFields(const Statement& statement) {
 
 }  // namespace
 
-// The calendar is not checked: nothing rests on it.
-absl::Status CheckIssuedAt(absl::string_view field, absl::string_view text) {
+absl::Status CheckText(absl::string_view field, absl::string_view text) {
+  if (text.empty() || text.size() > kTextBytesMax || !IsPrintableAscii(text)) {
+    return Invalid(field, absl::StrCat("1 to ", kTextBytesMax, " printable ASCII characters"));
+  }
+  return absl::OkStatus();
+}
+
+// RFC 3339 in UTC with whole seconds: "2026-09-20T12:34:56Z". The calendar is not checked: nothing
+// rests on it.
+absl::Status CheckTime(absl::string_view field, absl::string_view text) {
   constexpr absl::string_view kPattern = "dddd-dd-ddTdd:dd:ddZ";
   bool ok = text.size() == kPattern.size();
   for (size_t i = 0; ok && i < text.size(); ++i) {
     ok = kPattern[i] == 'd' ? text[i] >= '0' && text[i] <= '9' : text[i] == kPattern[i];
   }
   return ok ? absl::OkStatus() : Invalid(field, "a time as 2026-09-20T12:34:56Z");
+}
+
+absl::Status CheckSet(absl::string_view field, const CommittedSet& set) {
+  if ((set.count == 0) != (set.root == MerkleEmptyRoot())) {
+    return Invalid(field, "the empty tree's root exactly when count is 0");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckStatementFields(const Statement& statement) {
@@ -155,7 +173,7 @@ absl::Status CheckStatementFields(const Statement& statement) {
                    absl::StrCat(kNonceBytesMin, " to ", kNonceBytesMax, " bytes"));
   }
   LETHE_RETURN_IF_ERROR(CheckText("predicate.requestId", statement.request_id));
-  LETHE_RETURN_IF_ERROR(CheckIssuedAt("predicate.issuedAt", statement.issued_at));
+  LETHE_RETURN_IF_ERROR(CheckTime("predicate.issuedAt", statement.issued_at));
   LETHE_RETURN_IF_ERROR(CheckText("predicate.engine.build", statement.engine.build));
   LETHE_RETURN_IF_ERROR(CheckText("predicate.engine.algorithm", statement.engine.algorithm));
   LETHE_RETURN_IF_ERROR(CheckText("predicate.engine.device", statement.engine.device_kind));
@@ -163,6 +181,7 @@ absl::Status CheckStatementFields(const Statement& statement) {
   if (!statement.proves_state) return Invalid("predicate.proofs", "P1 in every record");
   LETHE_RETURN_IF_ERROR(CheckLayers(statement));
   LETHE_RETURN_IF_ERROR(CheckMemories(statement));
+  LETHE_RETURN_IF_ERROR(CheckMigrateFields(statement));
   return CheckForgetFields(statement);
 }
 
@@ -180,9 +199,18 @@ absl::Status CheckScopeFields(const Statement& statement) {
   const auto names = [&scopes](const char* scope) {
     return std::find(scopes.begin(), scopes.end(), scope) != scopes.end();
   };
-  return CheckResidualScopes(scopes,
-                             {names(kScopeDerivedKept) || statement.derived_kept.count > 0,
-                              names(kScopeEvicted) || statement.kind == RecordKind::kSelect});
+  const bool wiped = !names(kScopePhysicalErasure);
+  const bool says_so =
+      std::any_of(statement.stores.begin(), statement.stores.end(),
+                  [](const StoreReport& report) { return report.store == kStoreProcessMemory; });
+  if (RemovesInputs(statement.kind) && wiped != says_so) {
+    return absl::InvalidArgumentError(absl::StrCat("residual: want ", kScopePhysicalErasure,
+                                                   " exactly where stores lack ",
+                                                   kStoreProcessMemory));
+  }
+  return CheckResidualScopes(
+      scopes, {names(kScopeDerivedKept) || statement.derived_kept.count > 0,
+               names(kScopeEvicted) || statement.kind == RecordKind::kSelect, wiped});
 }
 
 }  // namespace lethe::audit

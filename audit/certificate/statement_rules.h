@@ -1,5 +1,5 @@
-// CheckStatementFields, CheckIssuedAt: the rules that every statement keeps field by field, when written and when
-// read.
+// CheckStatementFields: the rules that every statement keeps field by field, when written and when
+// read. CheckText, CheckTime, CheckSet: those of one field.
 //
 // Equation:  none.
 // Shapes:    nonce 16 to 32 bytes; texts at most kTextBytesMax.
@@ -13,6 +13,7 @@
 #define LETHE_AUDIT_CERTIFICATE_STATEMENT_RULES_H_
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 #include "audit/certificate/statement.h"
 
@@ -21,8 +22,11 @@ namespace lethe::audit {
 inline constexpr size_t kTextBytesMax = 256;
 
 absl::Status CheckStatementFields(const Statement& statement);
+absl::Status CheckText(absl::string_view field, absl::string_view text);
 // RFC 3339 in UTC with whole seconds, as 2026-09-20T12:34:56Z.
-absl::Status CheckIssuedAt(absl::string_view field, absl::string_view text);
+absl::Status CheckTime(absl::string_view field, absl::string_view text);
+// The empty tree's root exactly when count is 0.
+absl::Status CheckSet(absl::string_view field, const CommittedSet& set);
 
 }  // namespace lethe::audit
 

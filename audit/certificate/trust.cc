@@ -55,12 +55,23 @@ absl::Status ParseLogKey(absl::Span<const absl::string_view> words, TrustStore* 
   return absl::OkStatus();
 }
 
+absl::Status ParseWitness(absl::Span<const absl::string_view> words, TrustStore* trust) {
+  if (words.size() != 2) return absl::InvalidArgumentError("want: witness <vkey>");
+  LETHE_ASSIGN_OR_RETURN(const WitnessKey witness, ParseWitnessKey(words[1]));
+  for (const WitnessKey& other : trust->witnesses) {
+    if (other.name == witness.name) return absl::InvalidArgumentError("witness is repeated");
+  }
+  trust->witnesses.push_back(witness);
+  return absl::OkStatus();
+}
+
 absl::Status ParseLine(absl::string_view line, TrustStore* trust) {
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
   if (words.empty() || words[0][0] == '#') return absl::OkStatus();
   if (words[0] == "record") return ParseRecordKey(words, trust);
   if (words[0] == "log") return ParseLogKey(words, trust);
-  return absl::InvalidArgumentError("want record, log or # at the beginning");
+  if (words[0] == "witness") return ParseWitness(words, trust);
+  return absl::InvalidArgumentError("want record, log, witness or # at the beginning");
 }
 
 }  // namespace
@@ -106,6 +117,9 @@ std::string WriteTrust(const TrustStore& trust) {
   }
   for (const VerifierKey& vkey : trust.log_keys) {
     absl::StrAppend(&text, "log ", WriteVerifierKey(vkey), "\n");
+  }
+  for (const WitnessKey& witness : trust.witnesses) {
+    absl::StrAppend(&text, "witness ", WriteWitnessKey(witness), "\n");
   }
   return text;
 }

@@ -23,6 +23,7 @@
 #include "absl/strings/string_view.h"
 
 #include "audit/crypto/ed25519.h"
+#include "audit/log/cosignature.h"
 #include "audit/log/note.h"
 
 namespace lethe::audit {
@@ -39,6 +40,7 @@ struct TrustedRecordKey {
 struct TrustStore {
   std::vector<TrustedRecordKey> record_keys;
   std::vector<VerifierKey> log_keys;
+  std::vector<WitnessKey> witnesses;  // every head must carry the cosignature of each
 };
 
 absl::StatusOr<TrustStore> ParseTrust(absl::string_view text);

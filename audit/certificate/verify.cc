@@ -12,6 +12,7 @@
 #include "audit/certificate/opening.h"
 #include "audit/certificate/report_builder.h"
 #include "audit/certificate/verify_bundle.h"
+#include "audit/certificate/verify_record.h"
 #include "audit/crypto/encoding.h"
 #include "audit/crypto/secret.h"
 #include "audit/log/checkpoint.h"
@@ -25,11 +26,7 @@ namespace {
 
 constexpr char kNoTrustedKey[] = "no trusted key";
 
-// What later checks need from the envelope.
-struct SignedRecord {
-  DsseEnvelope envelope;
-  const TrustedRecordKey* key = nullptr;
-};
+}  // namespace
 
 bool VerifyEnvelope(const CertificateFiles& files, const TrustStore& trust, SignedRecord* record,
                     ReportBuilder* report) {
@@ -56,6 +53,8 @@ bool VerifyEnvelope(const CertificateFiles& files, const TrustStore& trust, Sign
   return report->Ok("signature");
 }
 
+namespace {
+
 bool VerifyStatement(const std::string& payload, ReportBuilder* report, VerifyReport* result) {
   if (!report->Set("statement", ParseJson(payload, JsonSyntax::kCanonical).status())) return false;
   if (!report->Set("predicate type", PeekRecordKind(payload).status())) return false;
@@ -64,6 +63,8 @@ bool VerifyStatement(const std::string& payload, ReportBuilder* report, VerifyRe
   result->statement = *std::move(statement);
   return true;
 }
+
+}  // namespace
 
 // The leaf is never taken from the certificate: it is rebuilt from the envelope and the trusted
 // key.
@@ -79,6 +80,8 @@ bool VerifyLeaf(const CertificateFiles& files, const SignedRecord& record, Repor
   return report->Ok("leaf binding", HexEncode(result->leaf_hash));
 }
 
+namespace {
+
 absl::StatusOr<TlogProof> OpenProofFile(const std::string& proof_file) {
   absl::StatusOr<TlogProof> proof = ParseTlogProof(proof_file);
   if (proof.ok() && proof->extra.has_value()) {
@@ -87,7 +90,7 @@ absl::StatusOr<TlogProof> OpenProofFile(const std::string& proof_file) {
   return proof;
 }
 
-// Verifies the checkpoint by the trusted key of its origin.
+// Verifies the checkpoint by the trusted key of its origin, and the cosignatures that the trust file asks for.
 absl::StatusOr<Checkpoint> OpenTrusted(const std::string& note, const TrustStore& trust) {
   const absl::StatusOr<SignedNote> parsed = ParseNote(note);
   if (!parsed.ok()) return parsed.status();
@@ -97,18 +100,26 @@ absl::StatusOr<Checkpoint> OpenTrusted(const std::string& note, const TrustStore
                     [&vkey](const NoteSignature& signature) {
                       return signature.name == vkey.name && signature.key_id == vkey.key_id;
                     });
-    if (by_key) return OpenCheckpoint(note, vkey);
+    if (!by_key) continue;
+    for (const WitnessKey& witness : trust.witnesses) {
+      const absl::Status cosigned = VerifyCosignature(*parsed, witness);
+      if (!cosigned.ok()) return cosigned;
+    }
+    return OpenCheckpoint(note, vkey);
   }
   return absl::NotFoundError(kNoTrustedKey);
 }
 
-void VerifyInclusionInLog(const std::string& proof_file, const TrustStore& trust,
-                          const SignedRecord& record, ReportBuilder* report, VerifyReport* result) {
+}  // namespace
+
+void VerifyInclusionInLog(const std::string& proof_file, const std::string& log_origin,
+                          const TrustStore& trust, const SignedRecord& record,
+                          ReportBuilder* report, VerifyReport* result) {
   const absl::StatusOr<TlogProof> proof = OpenProofFile(proof_file);
   if (!report->Set("proof file", proof.status())) return;
   const absl::StatusOr<Checkpoint> checkpoint = OpenTrusted(proof->checkpoint, trust);
   if (!report->Set("checkpoint", checkpoint.status())) return;
-  if (checkpoint->origin == result->statement->log_origin) {
+  if (checkpoint->origin == log_origin) {
     report->Ok("log origin");
   } else {
     report->Fail("log origin", "the statement names another log");
@@ -124,16 +135,23 @@ void VerifyInclusionInLog(const std::string& proof_file, const TrustStore& trust
   } else {
     report->Fail("key range", "the record key is not valid at this leaf index");
   }
+  result->core_ok = report->IsOk("inclusion") && report->IsOk("key range");
 }
 
-void VerifyFields(const Statement& statement, const VerifyOptions& options, ReportBuilder* report) {
+void VerifyNonce(const std::string& nonce, const VerifyOptions& options, ReportBuilder* report) {
   if (!options.expected_nonce.has_value()) {
     report->Skip("nonce", "no nonce given to compare with");
-  } else if (ConstantTimeEqual(AsByteSpan(*options.expected_nonce), AsByteSpan(statement.nonce))) {
+  } else if (ConstantTimeEqual(AsByteSpan(*options.expected_nonce), AsByteSpan(nonce))) {
     report->Ok("nonce");
   } else {
     report->Fail("nonce", "the record answers another request");
   }
+}
+
+namespace {
+
+void VerifyFields(const Statement& statement, const VerifyOptions& options, ReportBuilder* report) {
+  VerifyNonce(statement.nonce, options, report);
   report->Set("sequence", CheckSequenceFields(statement));
   report->Set("scope", CheckScopeFields(statement));
 }
@@ -158,9 +176,10 @@ std::optional<Opening> VerifyOpening(const std::string& bytes, const VerifyRepor
     opening = absl::InvalidArgumentError("opening belongs to another record");
   }
   const Statement& statement = *result.statement;
-  if (opening.ok() && statement.kind == RecordKind::kCertify &&
+  if (opening.ok() && !RemovesInputs(statement.kind) &&
       (!opening->forgotten.empty() || !opening->derived_kept.empty())) {
-    opening = absl::InvalidArgumentError("opening names forgotten tokens of a certify record");
+    opening = absl::InvalidArgumentError(absl::StrCat("opening names forgotten tokens of a ",
+                                                      RecordKindName(statement.kind), " record"));
   }
   if (!report->Set("opening", opening.status())) return std::nullopt;
   const Sha256Digest subject = CommitState(opening->salt, opening->state_digest);
@@ -178,8 +197,10 @@ std::optional<Opening> VerifyOpening(const std::string& bytes, const VerifyRepor
     CheckOpenedSet("derived set", statement.derived_kept, opening->salt, opening->derived_kept,
                    IsSubset(opening->derived_kept, opening->retained), report);
   } else {
-    report->Skip("forgotten set", "a certify record removes nothing");
-    report->Skip("derived set", "a certify record removes nothing");
+    const std::string why =
+        absl::StrCat("a ", RecordKindName(statement.kind), " record removes nothing");
+    report->Skip("forgotten set", why);
+    report->Skip("derived set", why);
   }
   if (!matches) return std::nullopt;
   return *std::move(opening);
@@ -236,9 +257,9 @@ VerifyReport VerifyCertificate(const CertificateFiles& files, const TrustStore& 
   if (VerifyEnvelope(files, trust, &record, &report) &&
       VerifyStatement(record.envelope.payload, &report, &result) &&
       VerifyLeaf(files, record, &report, &result)) {
-    VerifyInclusionInLog(files.proof_file, trust, record, &report, &result);
+    VerifyInclusionInLog(files.proof_file, result.statement->log_origin, trust, record, &report,
+                         &result);
     VerifyFields(*result.statement, options, &report);
-    result.core_ok = report.IsOk("inclusion") && report.IsOk("key range");
     if (result.core_ok) VerifyOpened(files, result, &report);
   }
   report.Skip("state replay", "needs the model and the retained history: lethe replay");

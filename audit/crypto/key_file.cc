@@ -1,7 +1,6 @@
 #include "audit/crypto/key_file.h"
 
 #include <cerrno>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include <fcntl.h>
@@ -10,6 +9,7 @@
 
 #include "audit/crypto/secret.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe::audit {
 namespace {
@@ -36,16 +36,6 @@ absl::Status WriteAndSync(int fd, absl::string_view contents) {
     contents.remove_prefix(static_cast<size_t>(written));
   }
   if (fsync(fd) != 0) return absl::UnavailableError("key file: sync failed");
-  return absl::OkStatus();
-}
-
-absl::Status SyncParentDirectory(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  const FileDescriptor directory(
-      open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || fsync(directory.get()) != 0) {
-    return absl::UnavailableError("key file: sync of the directory failed");
-  }
   return absl::OkStatus();
 }
 
@@ -96,7 +86,7 @@ absl::Status WriteKeyFile(const std::string& path, absl::string_view contents) {
     return absl::UnavailableError(absl::StrCat("key file ", path, ": cannot be created"));
   }
   absl::Status status = WriteAndSync(file.get(), contents);
-  if (status.ok()) status = SyncParentDirectory(path);
+  if (status.ok()) status = SyncParentOf(path);
   if (!status.ok()) unlink(path.c_str());
   return status;
 }
@@ -114,7 +104,7 @@ absl::Status DestroyKeyFile(const std::string& path) {
   if (unlink(path.c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat("key file ", path, ": cannot be removed"));
   }
-  return SyncParentDirectory(path);
+  return SyncParentOf(path);
 }
 
 }  // namespace lethe::audit

@@ -10,6 +10,7 @@
 //            log was written under another origin or key; UNAVAILABLE on input/output errors.
 //            Append: DATA_LOSS while frozen; INVALID_ARGUMENT for a leaf of another size than
 //            kLogLeafBytes; UNAVAILABLE while a required witness does not answer. Reads: NOT_FOUND, OUT_OF_RANGE.
+//            FindLeaf: DATA_LOSS for a leaf whose commit failed: the next start may find it on disk.
 // Effects:   Open recomputes every leaf hash and the root from the stored leaves, and compares with
 //            the last signed head, with `checkpoint`, with the anchor and with expected_heads. A difference, or a log
 //            shorter than a head that was signed, freezes the log: it is never signed again (frozen() says why,

@@ -8,6 +8,7 @@
 #include "audit/log/leaf.h"
 #include "audit/log/tlog_proof.h"
 #include "kernels/base/crash_point.h"
+#include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::audit {
@@ -114,6 +115,9 @@ absl::Status AuditLog::Impl::AppendRow(const LeafRow& row) {
   LETHE_RETURN_IF_ERROR(store_->Begin());
   absl::StatusOr<std::string> head = Persist(row);
   if (!head.ok()) return TakeBack(row.leaf_index, head.status());
+  // A commit that fails is taken back in memory, and may be whole on disk.
+  unsettled_ = row.leaf_hash;
+  if (FaultActive(Fault::kFailedCommitUndone)) unsettled_.reset();
   return CommitAndPublish(*head);
 }
 

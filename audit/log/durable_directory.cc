@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #include "kernels/base/crash_point.h"
+#include "kernels/base/fault.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe::audit {
 namespace {
@@ -23,7 +26,7 @@ bool WriteAndSync(int fd, absl::string_view contents) {
     if (written <= 0) return false;
     contents.remove_prefix(static_cast<size_t>(written));
   }
-  return fsync(fd) == 0;
+  return FaultActive(Fault::kHeadNotSynced) || fsync(fd) == 0;
 }
 
 }  // namespace
@@ -46,6 +49,7 @@ absl::StatusOr<std::unique_ptr<DurableDirectory>> DurableDirectory::Lock(const s
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::UnavailableError(absl::StrCat(name, ": cannot create directory ", path));
   }
+  LETHE_RETURN_IF_ERROR(SyncParentOf(path));
   const int directory_fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory_fd < 0) {
     return absl::UnavailableError(absl::StrCat(name, ": cannot open directory ", path));

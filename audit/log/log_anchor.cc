@@ -14,18 +14,18 @@ namespace lethe::audit {
 namespace {
 
 constexpr char kAnchorFile[] = "log.anchor";
-constexpr char kLockFile[] = "log.anchor.lock";
-constexpr char kMagic[] = "lethe log anchor 1";
+constexpr char kAnchorLockFile[] = "log.anchor.lock";
+constexpr char kAnchorMagic[] = "lethe log anchor 1";
 constexpr size_t kAnchorBytesMax = size_t{8} << 20;
-constexpr size_t kNumLines = 8;
+constexpr size_t kNumAnchorLines = 8;
 
-absl::Status Malformed() { return absl::DataLossError("the log's anchor is damaged"); }
+absl::Status DamagedAnchor() { return absl::DataLossError("the log's anchor is damaged"); }
 
 }  // namespace
 
 std::string WriteAnchorText(const AnchorState& state) {
   std::string text =
-      absl::StrCat(kMagic, "\n", state.vkey, "\n", state.tree_size, "\n",
+      absl::StrCat(kAnchorMagic, "\n", state.vkey, "\n", state.tree_size, "\n",
                    Base64Encode(state.root_hash), "\n", state.ticket, "\n", state.previous_ticket,
                    "\n", Base64Encode(state.leaf), "\n", Base64Encode(state.body), "\n");
   absl::StrAppend(&text, HexEncode(Sha256Of(text)), "\n");
@@ -34,11 +34,12 @@ std::string WriteAnchorText(const AnchorState& state) {
 
 absl::StatusOr<AnchorState> ParseAnchorText(absl::string_view text) {
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  if (lines.size() != kNumLines + 2 || lines[0] != kMagic || !lines.back().empty()) {
-    return Malformed();
+  if (lines.size() != kNumAnchorLines + 2 || lines[0] != kAnchorMagic || !lines.back().empty()) {
+    return DamagedAnchor();
   }
-  const size_t signed_bytes = text.size() - lines[kNumLines].size() - 1;
-  if (HexEncode(Sha256Of(text.substr(0, signed_bytes))) != lines[kNumLines]) return Malformed();
+  const size_t signed_bytes = text.size() - lines[kNumAnchorLines].size() - 1;
+  if (HexEncode(Sha256Of(text.substr(0, signed_bytes))) != lines[kNumAnchorLines])
+    return DamagedAnchor();
   AnchorState state;
   state.vkey = std::string(lines[1]);
   const absl::StatusOr<uint64_t> tree_size = ParseDecimal(lines[2]);
@@ -46,7 +47,7 @@ absl::StatusOr<AnchorState> ParseAnchorText(absl::string_view text) {
   absl::StatusOr<std::string> leaf = Base64Decode(lines[6]);
   absl::StatusOr<std::string> body = Base64Decode(lines[7]);
   if (!tree_size.ok() || !root.ok() || root->size() != kSha256Bytes || !leaf.ok() || !body.ok()) {
-    return Malformed();
+    return DamagedAnchor();
   }
   state.tree_size = *tree_size;
   LETHE_ASSIGN_OR_RETURN(state.root_hash, DigestFromBytes(*root));
@@ -59,7 +60,7 @@ absl::StatusOr<AnchorState> ParseAnchorText(absl::string_view text) {
 
 absl::StatusOr<std::unique_ptr<LogAnchor>> LogAnchor::Open(const std::string& directory) {
   LETHE_ASSIGN_OR_RETURN(std::unique_ptr<DurableDirectory> opened,
-                         DurableDirectory::Lock(directory, kLockFile, "the log's anchor"));
+                         DurableDirectory::Lock(directory, kAnchorLockFile, "the log's anchor"));
   return std::unique_ptr<LogAnchor>(new LogAnchor(std::move(opened)));
 }
 

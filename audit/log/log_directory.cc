@@ -8,7 +8,7 @@
 namespace lethe::audit {
 namespace {
 
-constexpr char kLockFile[] = "log.lock";
+constexpr char kLogLockFile[] = "log.lock";
 constexpr char kHeadFile[] = "checkpoint";
 constexpr char kTicketFile[] = "ticket";
 constexpr size_t kTicketBytesMax = 64;
@@ -17,7 +17,7 @@ constexpr size_t kTicketBytesMax = 64;
 
 absl::StatusOr<std::unique_ptr<LogDirectory>> LogDirectory::Lock(const std::string& path) {
   LETHE_ASSIGN_OR_RETURN(std::unique_ptr<DurableDirectory> directory,
-                         DurableDirectory::Lock(path, kLockFile, "audit log"));
+                         DurableDirectory::Lock(path, kLogLockFile, "audit log"));
   return std::unique_ptr<LogDirectory>(new LogDirectory(std::move(directory)));
 }
 

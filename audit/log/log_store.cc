@@ -47,7 +47,10 @@ absl::StatusOr<std::unique_ptr<LogStore>> LogStore::Open(const std::string& path
                          SqliteDatabase::Open(path, "audit log database"));
   LETHE_ASSIGN_OR_RETURN(const int64_t num_tables,
                          QueryInt64(database.get(), "SELECT count(*) FROM sqlite_master"));
-  if (num_tables == 0) LETHE_RETURN_IF_ERROR(database->Execute(kCreateSchema));
+  if (num_tables == 0) {
+    LETHE_RETURN_IF_ERROR(database->Execute(kCreateSchema));
+    LETHE_RETURN_IF_ERROR(database->SyncNames());
+  }
   LETHE_ASSIGN_OR_RETURN(const int64_t application_id,
                          QueryInt64(database.get(), "PRAGMA application_id"));
   LETHE_ASSIGN_OR_RETURN(const int64_t version, QueryInt64(database.get(), "PRAGMA user_version"));

@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe::audit {
 namespace {
@@ -89,9 +90,10 @@ absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::
       sqlite3_open_v2(path.c_str(), &handle,
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   // It owns the handle on error too.
-  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(handle, name));
+  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(handle, path, name));
   if (code != SQLITE_OK) return ToStatus(code, name);
   LETHE_RETURN_IF_ERROR(database->ApplySettings());
+  LETHE_RETURN_IF_ERROR(database->SyncNames());
   return database;
 }
 
@@ -106,6 +108,13 @@ absl::Status SqliteDatabase::ApplySettings() {
     }
   }
   return absl::OkStatus();
+}
+
+// SQLite syncs the name of the write-ahead log some time, and does not look whether that failed.
+absl::Status SqliteDatabase::SyncNames() {
+  LETHE_RETURN_IF_ERROR(
+      Execute("SELECT count(*) FROM sqlite_master"));  // makes the file, unless there are no tables
+  return SyncParentOf(path_);
 }
 
 SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(database_); }

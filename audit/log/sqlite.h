@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,6 +62,8 @@ class SqliteDatabase {
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
   absl::Status Execute(const char* sql);
+  // The names of the database's files are durable when this returns. Open calls it; whoever made the first tables does.
+  absl::Status SyncNames();
   absl::StatusOr<SqliteStatement> Prepare(const char* sql);
   // Copies the write-ahead log into the database and truncates it; UNAVAILABLE when a reader held
   // it.
@@ -70,9 +73,11 @@ class SqliteDatabase {
   absl::Status SetSyncedCommits(bool synced);
 
  private:
-  SqliteDatabase(sqlite3* database, const char* name) : database_(database), name_(name) {}
+  SqliteDatabase(sqlite3* database, std::string path, const char* name)
+      : database_(database), path_(std::move(path)), name_(name) {}
   absl::Status ApplySettings();
   sqlite3* database_;
+  const std::string path_;
   const char* name_;
 };
 

@@ -41,6 +41,13 @@ bool IsSpace(uint32_t c) {
 
 }  // namespace
 
+bool IsUtf8Text(absl::string_view text) {
+  while (!text.empty()) {
+    if (!TakeCodePoint(&text).has_value()) return false;
+  }
+  return true;
+}
+
 bool IsNoteUtf8(absl::string_view text) {
   while (!text.empty()) {
     const std::optional<uint32_t> c = TakeCodePoint(&text);

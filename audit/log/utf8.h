@@ -15,6 +15,8 @@
 
 namespace lethe::audit {
 
+bool IsUtf8Text(absl::string_view text);
+
 // Valid UTF-8 without ASCII control characters other than newline.
 bool IsNoteUtf8(absl::string_view text);
 

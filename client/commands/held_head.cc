@@ -28,6 +28,11 @@ absl::StatusOr<audit::Checkpoint> OpenTrustedHead(absl::string_view note,
   LETHE_ASSIGN_OR_RETURN(const audit::VerifierKey vkey, TrustedLogKey(note, trust));
   absl::StatusOr<audit::Checkpoint> head = audit::OpenCheckpoint(note, vkey);
   if (!head.ok()) return absl::DataLossError(head.status().message());
+  LETHE_ASSIGN_OR_RETURN(const audit::SignedNote parsed, audit::ParseNote(note));
+  for (const audit::WitnessKey& witness : trust.witnesses) {
+    const absl::Status cosigned = audit::VerifyCosignature(parsed, witness);
+    if (!cosigned.ok()) return absl::DataLossError(cosigned.message());
+  }
   return head;
 }
 

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr char kOrigin[] = "lethe.dev/audit/foreign";
 constexpr int kNumCertificates = 500;
-constexpr int kChangedStride = 20;  // every so many certificates one of each kind of change
+constexpr int kChangedStride = 100;  // every so many certificates one of each kind of change
 
 bool IsLong() {
   const char* value = std::getenv("LETHE_TEST_LONG");

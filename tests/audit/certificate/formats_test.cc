@@ -130,6 +130,17 @@ TEST(StatementTest, BrokenRulesAreRefusedByName) {
       {"residual", [](Statement* s) { s->residual_scopes.pop_back(); }, forget},
       {"residual", [](Statement* s) { s->residual_scopes.emplace_back("zzz"); }, forget},
       {"residual", [](Statement* s) { s->residual_scopes = ResidualScopes({}); }, forget},
+      // Memory is named as wiped and as not covered, or as neither.
+      {"residual",
+       [](Statement* s) {
+         s->stores.push_back({kStoreProcessMemory, "wiped"});
+       },
+       forget},
+      {"residual",
+       [](Statement* s) {
+         s->residual_scopes = ResidualScopes({true, false, true});
+       },
+       forget},
   };
   for (const BrokenRule& rule : rules) {
     Statement statement = SharedWorld().record(rule.record).statement;
