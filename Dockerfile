@@ -10,11 +10,13 @@ RUN cmake --preset cpu-release -DLETHE_BUILD_TESTS=OFF && cmake --build build/cp
 
 FROM debian:12-slim AS cpu
 RUN apt-get update && apt-get install -y --no-install-recommends libgrpc++1.51 libssl3 libsqlite3-0 && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --home-dir /var/lib/lethe --create-home lethe
+    && useradd --system --uid 10001 --home-dir /var/lib/lethe --create-home lethe \
+    && install -d -o lethe -m 0700 /var/lib/lethe-ledger
 COPY --from=build /src/build/cpu-release/bin/ /usr/local/bin/
 COPY --from=build /src/models/ /usr/share/lethe/models/
 USER lethe
-VOLUME /var/lib/lethe
+# The second is the erasure ledger: needed to start, no part of a backup of the first.
+VOLUME /var/lib/lethe /var/lib/lethe-ledger
 EXPOSE 7070
 ENTRYPOINT ["lethe-server", "--model", "/usr/share/lethe/models/lethe-tiny", "--data", "/var/lib/lethe", "--listen", "0.0.0.0:7070"]
 

@@ -105,6 +105,11 @@ LETHE_CLIENT_CALL(Append, SessionService, session)
 LETHE_CLIENT_CALL(ListInputs, SessionService, session)
 LETHE_CLIENT_CALL(GetStateDigest, SessionService, session)
 LETHE_CLIENT_CALL(Forget, ForgettingService, forgetting)
+LETHE_CLIENT_CALL(ForgetSubject, ForgettingService, forgetting)
+LETHE_CLIENT_CALL(GetSubjectJob, ForgettingService, forgetting)
+LETHE_CLIENT_CALL(ListSubjectJobs, ForgettingService, forgetting)
+LETHE_CLIENT_CALL(ListSubjectOutcomes, ForgettingService, forgetting)
+LETHE_CLIENT_CALL(DeleteSubjectJob, ForgettingService, forgetting)
 LETHE_CLIENT_CALL(Certify, CertificationService, certification)
 LETHE_CLIENT_CALL(ListPartition, CertificationService, certification)
 LETHE_CLIENT_CALL(GetCertificate, CertificationService, certification)
@@ -142,6 +147,62 @@ absl::Status Client::Generate(const v1::GenerateRequest& request,
   while (cancelled && reader->Read(&event)) {
   }
   return StatusFromRpc(reader->Finish());
+}
+
+absl::Status Client::WatchSubjectJob(
+    const v1::WatchSubjectJobRequest& request,
+    absl::FunctionRef<void(const v1::WatchSubjectJobResponse&)> on_event) {
+  LETHE_RETURN_IF_ERROR(CheckText(request));
+  grpc::ClientContext context;
+  SetDeadline(context, options_.timeout_s);
+  const auto reader = stubs_->forgetting->WatchSubjectJob(&context, request);
+  v1::WatchSubjectJobResponse event;
+  while (reader->Read(&event)) on_event(event);
+  return StatusFromRpc(reader->Finish());
+}
+
+absl::Status Client::ExportSession(const v1::ExportSessionRequest& request,
+                                   absl::FunctionRef<absl::Status(const std::string&)> on_data) {
+  LETHE_RETURN_IF_ERROR(CheckText(request));
+  grpc::ClientContext context;
+  SetDeadline(context, options_.timeout_s);
+  const auto reader = stubs_->session->ExportSession(&context, request);
+  v1::ExportSessionResponse response;
+  absl::Status taken;
+  while (reader->Read(&response)) {
+    if (!taken.ok()) continue;
+    taken = on_data(response.data());
+    if (!taken.ok()) context.TryCancel();
+  }
+  const absl::Status status = StatusFromRpc(reader->Finish());
+  return taken.ok() ? status : taken;
+}
+
+absl::StatusOr<v1::ImportSessionResponse> Client::ImportSession(
+    const v1::ImportHeader& header, absl::FunctionRef<absl::StatusOr<std::string>()> next_piece) {
+  LETHE_RETURN_IF_ERROR(CheckText(header));
+  grpc::ClientContext context;
+  SetDeadline(context, options_.timeout_s);
+  v1::ImportSessionResponse response;
+  const auto writer = stubs_->session->ImportSession(&context, &response);
+  v1::ImportSessionRequest request;
+  *request.mutable_header() = header;
+  bool open = writer->Write(request);
+  absl::Status given;
+  while (open) {
+    absl::StatusOr<std::string> piece = next_piece();
+    given = piece.status();
+    if (!given.ok()) context.TryCancel();
+    if (!given.ok() || piece->empty()) break;
+    request.set_data(*std::move(piece));
+    open = writer->Write(request);
+  }
+  // Where the server took no more, its status says why.
+  writer->WritesDone();
+  const absl::Status status = StatusFromRpc(writer->Finish());
+  LETHE_RETURN_IF_ERROR(given);
+  LETHE_RETURN_IF_ERROR(status);
+  return response;
 }
 
 }  // namespace lethe::client

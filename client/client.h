@@ -15,7 +15,7 @@
 // Effects:   Connect opens no socket; the first call does. Nothing is retried: a mutation is repeated
 //            safely by its caller with the same request_id.
 // Numerics:  none.
-// Threads:   safe; calls block. Generate runs its callback on the calling thread.
+// Threads:   safe; calls block. Callbacks run on the calling thread.
 #ifndef LETHE_CLIENT_CLIENT_H_
 #define LETHE_CLIENT_CLIENT_H_
 
@@ -67,7 +67,26 @@ class Client {
   absl::Status Generate(const v1::GenerateRequest& request,
                         absl::FunctionRef<bool(const v1::GenerateResponse&)> on_event);
 
+  // Calls on_data for each piece of the file in order; its error cancels the call and is returned.
+  absl::Status ExportSession(const v1::ExportSessionRequest& request,
+                             absl::FunctionRef<absl::Status(const std::string&)> on_data);
+  // Sends what next_piece gives until that is empty; its error cancels the call and is returned.
+  absl::StatusOr<v1::ImportSessionResponse> ImportSession(
+      const v1::ImportHeader& header, absl::FunctionRef<absl::StatusOr<std::string>()> next_piece);
+
   absl::StatusOr<v1::ForgetResponse> Forget(const v1::ForgetRequest& request);
+  absl::StatusOr<v1::ForgetSubjectResponse> ForgetSubject(const v1::ForgetSubjectRequest& request);
+  absl::StatusOr<v1::GetSubjectJobResponse> GetSubjectJob(const v1::GetSubjectJobRequest& request);
+  // Calls on_event for each message in order, until the job is done.
+  absl::Status WatchSubjectJob(
+      const v1::WatchSubjectJobRequest& request,
+      absl::FunctionRef<void(const v1::WatchSubjectJobResponse&)> on_event);
+  absl::StatusOr<v1::ListSubjectJobsResponse> ListSubjectJobs(
+      const v1::ListSubjectJobsRequest& request);
+  absl::StatusOr<v1::ListSubjectOutcomesResponse> ListSubjectOutcomes(
+      const v1::ListSubjectOutcomesRequest& request);
+  absl::StatusOr<v1::DeleteSubjectJobResponse> DeleteSubjectJob(
+      const v1::DeleteSubjectJobRequest& request);
 
   absl::StatusOr<v1::CertifyResponse> Certify(const v1::CertifyRequest& request);
   absl::StatusOr<v1::ListPartitionResponse> ListPartition(const v1::ListPartitionRequest& request);

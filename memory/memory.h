@@ -11,7 +11,8 @@
 // Effects:  Step and Write advance num_tokens() by count. Restore(s) requires a snapshot taken by
 //           the same object (or by the object it was cloned from) and that the first s.num_tokens()
 //           tokens have not changed since; it then forgets everything after that rank, leaving no
-//           byte that depends on it.
+//           byte that depends on it. A snapshot that was read counts as the object's own, given the same
+//           tokens, and for kinds that keep keys these (SvMemory::ReadInputs).
 // Numerics: f32 state (f64 in the support-vector solver), fixed orders of summation, no libm.
 // Threads:  compatible.
 #ifndef LETHE_MEMORY_MEMORY_H_
@@ -22,6 +23,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 #include "kernels/base/byte_io.h"
@@ -47,6 +49,8 @@ class MemorySnapshot {
   virtual ~MemorySnapshot() = default;
   virtual int64_t num_tokens() const = 0;
   virtual size_t state_bytes() const = 0;
+  // As Memory::ReadSnapshot takes it.
+  virtual void AppendTo(ByteWriter* out) const = 0;
 };
 
 class Memory {
@@ -62,6 +66,8 @@ class Memory {
 
   virtual std::unique_ptr<MemorySnapshot> Snapshot() const = 0;
   virtual absl::Status Restore(const MemorySnapshot& snapshot) = 0;
+  // A snapshot that AppendTo wrote, of a memory with these options. DATA_LOSS for bytes that it does not write.
+  virtual absl::StatusOr<std::unique_ptr<MemorySnapshot>> ReadSnapshot(ByteReader* in) const = 0;
   virtual std::unique_ptr<Memory> Clone() const = 0;
 
   // The canonical bytes of the state that enters the digest (design 2.2): a function of the token

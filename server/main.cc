@@ -1,5 +1,6 @@
 // lethe-server: loads models, opens the data directory, serves until SIGTERM or SIGINT.
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -16,18 +17,23 @@
 #include "absl/strings/str_format.h"
 
 #include "audit/crypto/sha256.h"
+#include "audit/witness/witness_client.h"
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
 #include "server/model/numerics_id.h"
 #include "server/options.h"
 #include "server/process_setup.h"
 #include "server/recovery/recovery.h"
+#include "server/recovery/replay_erasures.h"
+#include "server/rpc/received_bytes.h"
 #include "server/rpc/request_key.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/server_core.h"
 #include "server/session_keeper.h"
 #include "server/store/data_directory.h"
 #include "server/store/secret_file.h"
+#include "server/wiping/dead_stacks.h"
+#include "server/wiping/wiping.h"
 
 namespace lethe {
 namespace {
@@ -74,7 +80,7 @@ bool IsLoopback(absl::string_view address) {
 // Whoever was not answered asks again; nothing may be done that is not on disk.
 void EndProcess(const absl::Status& failure) {
   LogError(failure.message());
-  LogError("the server ends, so that a new start finds out what is on disk");
+  LogError("the server ends: its memory goes, and a new start finds out what is on disk");
   std::_Exit(1);
 }
 
@@ -95,6 +101,21 @@ absl::Status Check(const RecoverySummary& summary, const ServerCore& core) {
   return absl::DataLossError("the data directory is damaged");
 }
 
+absl::Status ReplayLedger(const DataDirectory& data, const RecoverySummary& recovered,
+                          ServerCore* core) {
+  LETHE_ASSIGN_OR_RETURN(
+      const ReplaySummary replayed,
+      ReplayErasures({data.store(), &core->sessions, &core->scheduler, &core->trail}, recovered));
+  if (replayed.num_sessions + replayed.num_deleted > 0) {
+    LogInfo(absl::StrCat(
+        "the data directory is older than the erasure ledger: ", replayed.num_forgotten,
+        " inputs of ", replayed.num_sessions, " sessions forgotten again, ", replayed.num_deleted,
+        " sessions deleted again"));
+  }
+  // What was read on the way.
+  return WipeDeadStacks();
+}
+
 absl::StatusOr<RecoverySummary> Recover(const DataDirectory& data, ServerCore* core) {
   const RecoveryReport& report = data.store_report();
   if (report.num_damaged_places + report.num_damaged_intents > 0) {
@@ -107,10 +128,10 @@ absl::StatusOr<RecoverySummary> Recover(const DataDirectory& data, ServerCore* c
                          " changes finished, as their record is in the log, ", report.abandoned,
                          " taken back"));
   }
-  LETHE_ASSIGN_OR_RETURN(
-      const RecoverySummary summary,
-      RecoverSessions({data.store(), data.log(), &core->models, core->stored_input_bytes},
-                      &core->sessions));
+  LETHE_ASSIGN_OR_RETURN(const RecoverySummary summary,
+                         RecoverSessions({data.store(), data.log(), &core->models,
+                                          core->stored_input_bytes, &core->trail},
+                                         &core->sessions));
   if (summary.num_sessions + summary.num_quarantined + summary.num_waiting > 0) {
     LogInfo(absl::StrFormat(
         "%d sessions with %d inputs came back in %.2f s; %d damaged, %d without their model",
@@ -119,9 +140,11 @@ absl::StatusOr<RecoverySummary> Recover(const DataDirectory& data, ServerCore* c
   }
   if (summary.num_moved > 0) {
     LogInfo(absl::StrCat(summary.num_moved,
-                         " sessions were stored under another numerics id or device kind and are "
-                         "evaluated anew: their state digests change"));
+                         " sessions were stored under another numerics id or device kind: each is "
+                         "evaluated again, with a record that says so, when it is first used"));
   }
+  LETHE_RETURN_IF_ERROR(ReplayLedger(data, summary, core));
+  LETHE_RETURN_IF_ERROR(core->subjects.Recover(data.store(), summary.num_unnamed));
   return summary;
 }
 
@@ -129,6 +152,7 @@ ResidentOptions ResidentOptionsOf(const ServerOptions& options) {
   ResidentOptions resident;
   resident.max_bytes = options.resident_mib << 20;
   resident.idle_seconds = options.idle_minutes * 60;
+  resident.max_snapshot_bytes = options.snapshot_mib << 20;
   return resident;
 }
 
@@ -142,6 +166,24 @@ absl::StatusOr<std::vector<std::string>> ReadCheckpoints(const std::vector<std::
     }
   }
   return notes;
+}
+
+absl::StatusOr<LogPolicy> PolicyOf(const ServerOptions& options) {
+  LogPolicy policy;
+  policy.adopt = options.adopt_log;
+  LETHE_ASSIGN_OR_RETURN(policy.expected_heads, ReadCheckpoints(options.expected_checkpoints));
+  policy.witness_required = options.witness_required;
+  std::vector<audit::WitnessTarget> targets;
+  for (const std::string& witness : options.witnesses) {
+    LETHE_ASSIGN_OR_RETURN(audit::WitnessTarget target, audit::ParseWitnessTarget(witness));
+    targets.push_back(std::move(target));
+  }
+  audit::WitnessPatience patience;
+  if (!policy.witness_required) patience.num_attempts = 1;
+  if (!targets.empty()) {
+    policy.witness = std::make_shared<audit::WitnessClient>(std::move(targets), patience);
+  }
+  return policy;
 }
 
 // The change of a key that the options ask for.
@@ -166,17 +208,25 @@ absl::Status ChangeKey(const ServerOptions& options, KeyChange change) {
   return absl::OkStatus();
 }
 
+// So that the next start evaluates less. A kill in the middle loses nothing.
+void SpillAtEnd(const ServerCore& core) {
+  constexpr std::chrono::seconds kMost{10};
+  const auto end = std::chrono::steady_clock::now() + kMost;
+  const int64_t num_spilled =
+      SpillSessions(core.sessions, [&] { return std::chrono::steady_clock::now() < end; });
+  if (num_spilled > 0) LogInfo(absl::StrCat("snapshots of ", num_spilled, " sessions are stored"));
+}
+
 absl::Status Run(const ServerOptions& options) {
   if (const std::optional<KeyChange> change = RequestedChange(options)) {
     return ChangeKey(options, *change);
   }
   const sigset_t signals = BlockStopSignals();
   ServerCore core(options.compute_threads, options.max_sessions);
+  core.on_failure = EndProcess;
   core.max_vectors = options.max_vectors;
   core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
-  LogPolicy log_policy;
-  log_policy.adopt = options.adopt_log;
-  LETHE_ASSIGN_OR_RETURN(log_policy.expected_heads, ReadCheckpoints(options.expected_checkpoints));
+  LETHE_ASSIGN_OR_RETURN(LogPolicy log_policy, PolicyOf(options));
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
                          DataDirectory::Open(options.data_directory, options.origin, EndProcess,
                                              options.erasure_ledger, log_policy));
@@ -184,7 +234,12 @@ absl::Status Run(const ServerOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const audit::Secret32 request_key,
                          LoadOrCreateSecret(options.data_directory + "/sessions/request.key"));
   UseRequestKey(request_key);
-  core.trail = {data->log(), data->recorder(), ProgramDigest(), BuildName()};
+  core.trail = {data->log(), data->recorder(), ProgramDigest(), BuildName(), data->ledger()};
+  core.trail.memory_wiped = ProcessWipes() && ReceivedBytesAreWiped();
+  if (!core.trail.memory_wiped) {
+    LogError("this build does not wipe the memory that it frees, and its certificates say so");
+  }
+  core.sessions.UseLedger(data->ledger());
   core.record_spki = data->record_spki();
   LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
   NumericsId();  // the self-test runs before the first call, not in it
@@ -193,6 +248,7 @@ absl::Status Run(const ServerOptions& options) {
   LETHE_ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start(&core, {options.listen_address, options.max_message_bytes}));
+  core.subjects.Resume();
   std::printf("lethe-server listening on %s\n", server->address().c_str());
   std::printf("trust file for auditors: %s\n", data->trust_path().c_str());
   std::fflush(stdout);
@@ -212,6 +268,8 @@ absl::Status Run(const ServerOptions& options) {
   LogInfo(
       absl::StrCat("stopping; running calls may go on for ", options.drain_seconds, " seconds"));
   server->Shutdown(options.drain_seconds);
+  core.subjects.Stop();
+  if (options.snapshot_mib > 0) SpillAtEnd(core);
   LogInfo("stopped");
   return absl::OkStatus();
 }
@@ -221,6 +279,8 @@ absl::Status Run(const ServerOptions& options) {
 
 int main(int argc, char** argv) {
   lethe::ForbidDumps();
+  lethe::EndWhenOutOfMemory();
+  const lethe::KnownStack known;
   lethe::ServerOptions options;
   if (const std::optional<int> code = lethe::ParseOptions(argc, argv, &options)) return *code;
   lethe::KeepFreedMemory(options.compute_threads);

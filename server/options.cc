@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "audit/witness/witness_client.h"
 #include "server/rpc/listen_address.h"
 
 namespace lethe {
@@ -55,6 +56,18 @@ void AddLogOptions(CLI::App* app, ServerOptions* options) {
   app->add_flag("--adopt-log", options->adopt_log,
                 "Take the log for the newest copy there is, although its anchor in the erasure "
                 "ledger's directory is gone");
+  app->add_option("--witness", options->witnesses,
+                  "Witness that cosigns every head of the log, as its key and address: "
+                  "NAME+ID+KEY=http://HOST:PORT; may be given several times, then all must")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return std::string(audit::ParseWitnessTarget(text).status().message());
+          },
+          ""))
+      ->type_name("WITNESS");
+  app->add_flag("!--witness-optional", options->witness_required,
+                "Go on without the cosignature of a witness that does not answer; else nothing is "
+                "recorded meanwhile");
   CLI::Option_group* change = app->add_option_group("Keys", "Changes a key and ends");
   change->add_flag("--rotate-record-key", options->rotate_record_key,
                    "New key for signing records; the log says from which record on it is valid");
@@ -69,6 +82,37 @@ void AddLogOptions(CLI::App* app, ServerOptions* options) {
       ->check(LogName())
       ->type_name("NAME");
   change->require_option(0, 1);
+}
+
+// How many sessions there may be, which are in memory, and what is kept of the others' states.
+void AddSessionOptions(CLI::App* app, ServerOptions* options) {
+  app->add_option("--max-sessions", options->max_sessions, "Sessions held at once")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option("--max-vectors", options->max_vectors, "Inputs that one vector session holds")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option("--stored-input-mib", options->stored_input_mib,
+                  "MiB a session may store of what its memories took from the inputs, so that a "
+                  "Forget need not evaluate the model; the oldest are dropped first and evaluated "
+                  "again when needed (a Forget may hold as much again while it runs)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option(
+         "--resident-mib", options->resident_mib,
+         "MiB that sessions may hold in memory before those used longest ago leave it until "
+         "they are used again; 0 = no limit")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  app->add_option("--idle-minutes", options->idle_minutes,
+                  "After so long without use a session leaves memory; 0 = never")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option("--snapshot-mib", options->snapshot_mib,
+                  "MiB on disk for encrypted snapshots of sessions' states, so that one that comes "
+                  "back is not evaluated from its beginning; 0 = none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -116,28 +160,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "Evaluations that may run at once; the others wait in order")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--max-sessions", options->max_sessions, "Sessions held at once")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  app.add_option("--max-vectors", options->max_vectors, "Inputs that one vector session holds")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
-  app.add_option("--stored-input-mib", options->stored_input_mib,
-                 "MiB a session may store of what its memories took from the inputs, so that a "
-                 "Forget need not evaluate the model; the oldest are dropped first and evaluated "
-                 "again when needed (a Forget may hold as much again while it runs)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
-      ->capture_default_str();
-  app.add_option(
-         "--resident-mib", options->resident_mib,
-         "MiB that sessions may hold in memory before those used longest ago leave it until "
-         "they are used again; 0 = no limit")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
-      ->capture_default_str();
-  app.add_option("--idle-minutes", options->idle_minutes,
-                 "After so long without use a session leaves memory; 0 = never")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
-      ->capture_default_str();
+  AddSessionOptions(&app, options);
   app.add_option("--max-message-bytes", options->max_message_bytes, "Largest request")
       ->check(CLI::Range(1 << 16, 1 << 30))
       ->capture_default_str();

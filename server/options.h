@@ -29,6 +29,8 @@ struct ServerOptions {
   std::string origin;  // empty: the log's own, or of a new log kDefaultOrigin (data_directory.h)
   std::vector<std::string> expected_checkpoints;  // paths
   bool adopt_log = false;
+  std::vector<std::string> witnesses;  // <vkey>=http://HOST:PORT
+  bool witness_required = true;
   // At most one; then the server changes the key and ends.
   bool rotate_record_key = false;
   std::string rotate_log_key;  // the new origin
@@ -41,6 +43,7 @@ struct ServerOptions {
   int64_t stored_input_mib = 256;
   int64_t resident_mib = 4096;
   int64_t idle_minutes = 30;
+  int64_t snapshot_mib = 1024;
   int max_message_bytes = 8 << 20;
   int drain_seconds = 10;
   LogLevel log_level = LogLevel::kInfo;

@@ -39,12 +39,16 @@ void SessionKeeper::Run() {
 void SessionKeeper::Count(const SweepReport& report) {
   left_.num_idle += report.num_idle;
   left_.num_over += report.num_over;
+  left_.num_spilled += report.num_spilled;
+  left_.num_unspilled += report.num_unspilled;
   const auto now = std::chrono::steady_clock::now();
-  const bool any = left_.num_idle + left_.num_over > 0;
+  const bool any = left_.num_idle + left_.num_over + left_.num_unspilled > 0;
   if (!any || now - last_word_ < kBetweenWords) return;
-  LogInfo(absl::StrCat(left_.num_idle, " sessions left memory because nobody used them, ",
-                       left_.num_over, " for --resident-mib; ", report.num_resident,
-                       " are in memory and hold ", report.resident_bytes >> 20, " MiB"));
+  LogInfo(absl::StrCat(
+      left_.num_idle, " sessions left memory because nobody used them, ", left_.num_over,
+      " for --resident-mib; ", report.num_resident, " are in memory and hold ",
+      report.resident_bytes >> 20, " MiB; snapshots of ", left_.num_spilled, " were stored, of ",
+      left_.num_unspilled, " dropped, and take ", report.snapshot_bytes >> 20, " MiB"));
   left_ = SweepReport();
   last_word_ = now;
 }

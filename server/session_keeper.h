@@ -1,4 +1,5 @@
-// SessionKeeper: what a server does about its sessions while nobody asks: finds damage, and lets the unused leave memory.
+// SessionKeeper: what a server does about its sessions while nobody asks: finds damage, lets the unused leave memory, and
+// stores snapshots of their states.
 //
 // Equation:  none.
 // Shapes:    none.

@@ -24,7 +24,7 @@ constexpr Meaning kMeanings[] = {
     {"record key", "a record key of the trust file is the one that the log entry names"},
     {"signature", "that key signed exactly these bytes"},
     {"statement", "the signed bytes are canonical JSON"},
-    {"predicate type", "the statement is a forget, certify or select record"},
+    {"predicate type", "the statement is a record of a kind that is known here"},
     {"predicate", "every field of the statement is well formed"},
     {"proof file", "the inclusion proof is well formed"},
     {"checkpoint", "a log key of the trust file signed the head of the audit log"},
@@ -57,6 +57,14 @@ constexpr Meaning kMeanings[] = {
     {"sequence order", "the records stand in the log in this order"},
     {"sequence selections",
      "what was evicted is, from the state of the record before, what that proves to be reserve"},
+    {"subject label", "the record is about this label"},
+    {"records set", "the opening's list of records is the one that was signed"},
+    {"failed set", "the opening's list of failed sessions is the one that was signed"},
+    {"certificates", "every session's certificate verifies"},
+    {"certificate job", "they were made for this job, each in another session"},
+    {"certificate order", "they stand before the summary in the log"},
+    {"certificate set", "they are those that the summary counts"},
+    {"certificate inputs", "they forgot as many inputs as the summary says"},
     {"sequence scopes", "that inputs were evicted is said by every record since"},
 };
 
@@ -166,6 +174,12 @@ void PrintStatement(Context& context, const audit::VerifyReport& report) {
   if (statement.kind == audit::RecordKind::kSelect) {
     table.Add("evicted", FormatCount(static_cast<int64_t>(statement.forgot.count), "input"));
   }
+  if (statement.migrated_from.has_value()) {
+    table.Add("evaluated before", absl::StrCat(statement.migrated_from->device_kind, ", numerics ",
+                                               Hex(statement.migrated_from->numerics_id)));
+    table.Add("evaluated now", absl::StrCat(statement.engine.device_kind, ", numerics ",
+                                            Hex(statement.engine.numerics_id)));
+  }
   table.Add("retained", FormatCount(static_cast<int64_t>(statement.retained.count), "input"));
   table.Add("proofs",
             absl::StrCat(statement.proves_state ? "state (P1: lethe replay)" : "",
@@ -233,13 +247,7 @@ Json ReportToJson(const audit::VerifyReport& report) {
   return object;
 }
 
-}  // namespace
-
-void PrintReport(Context& context, const audit::VerifyReport& report) {
-  if (context.json()) {
-    context.PrintJson(ReportToJson(report));
-    return;
-  }
+void PrintVerdict(Context& context, const audit::VerifyReport& report) {
   PrintChecks(context, report);
   if (report.ok()) {
     const auto open = std::count_if(
@@ -254,9 +262,76 @@ void PrintReport(Context& context, const audit::VerifyReport& report) {
   } else {
     context.out() << "NOT VERIFIED: " << report.first_failure()->name << " failed.\n";
   }
+}
+
+std::string ReasonsText(const audit::SubjectSummary& summary) {
+  std::vector<std::string> reasons;
+  for (const audit::ReasonCount& reason : summary.reasons) {
+    reasons.push_back(absl::StrCat(reason.count, " ", reason.reason));
+  }
+  return reasons.empty() ? "" : absl::StrCat(" (", absl::StrJoin(reasons, ", "), ")");
+}
+
+void PrintSummary(Context& context, const audit::SubjectReport& report) {
+  const audit::SubjectSummary& summary = *report.summary;
+  context.out() << "What the signed summary says:\n";
+  FieldTable table;
+  table.Add("record", absl::StrCat("forget-subject, job ", summary.job, ", leaf ",
+                                   report.record.leaf_index, " of the log ", summary.log_origin));
+  table.Add("sessions looked at", absl::StrCat(summary.num_examined));
+  table.Add("forgotten", absl::StrCat(summary.num_inputs, " inputs in ", summary.forgotten.count,
+                                      " sessions, each with a record"));
+  table.Add("failed, unchanged", absl::StrCat(summary.failed.count, ReasonsText(summary)));
+  table.Add("deleted by others", absl::StrCat(summary.num_deleted));
+  table.Add("not reached", absl::StrCat(summary.num_unserved, " damaged, without their names"));
+  table.Add("derived tokens", audit::DerivedPolicyName(summary.derived_policy));
+  table.Add("made by", absl::StrCat(summary.build, ", ", summary.algorithm));
+  table.Add("time, as claimed", summary.issued_at);
+  table.Print(context.out());
+}
+
+Json SummaryToJson(const audit::SubjectReport& report) {
+  const audit::SubjectSummary& summary = *report.summary;
+  Json reasons = Json::object();
+  for (const audit::ReasonCount& reason : summary.reasons) reasons[reason.reason] = reason.count;
+  return Json{{"kind", "forget-subject"},
+              {"log", summary.log_origin},
+              {"job", summary.job},
+              {"leaf_index", report.record.leaf_index},
+              {"num_examined", summary.num_examined},
+              {"num_sessions_forgotten", summary.forgotten.count},
+              {"num_inputs_forgotten", summary.num_inputs},
+              {"num_sessions_failed", summary.failed.count},
+              {"reasons", reasons},
+              {"num_sessions_deleted", summary.num_deleted},
+              {"num_sessions_unserved", summary.num_unserved},
+              {"derived_policy", audit::DerivedPolicyName(summary.derived_policy)},
+              {"issued_at", summary.issued_at}};
+}
+
+}  // namespace
+
+void PrintReport(Context& context, const audit::VerifyReport& report) {
+  if (context.json()) {
+    context.PrintJson(ReportToJson(report));
+    return;
+  }
+  PrintVerdict(context, report);
   if (report.ok() && report.statement) {
     PrintStatement(context, report);
   }
+  context.out() << std::flush;
+}
+
+void PrintSubjectReport(Context& context, const audit::SubjectReport& report) {
+  if (context.json()) {
+    Json object = ReportToJson(report.record);
+    if (report.summary) object["record"] = SummaryToJson(report);
+    context.PrintJson(object);
+    return;
+  }
+  PrintVerdict(context, report.record);
+  if (report.record.ok()) PrintSummary(context, report);
   context.out() << std::flush;
 }
 

@@ -1,4 +1,4 @@
-// PrintReport: the report of an offline verification for a person, or with --json for a program.
+// PrintReport, PrintSubjectReport: the report of an offline verification for a person, or with --json for a program.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -18,10 +18,12 @@
 #include "client/commands/context.h"
 
 #include "audit/certificate/verify.h"
+#include "audit/certificate/verify_subject.h"
 
 namespace lethe::client {
 
 void PrintReport(Context& context, const audit::VerifyReport& report);
+void PrintSubjectReport(Context& context, const audit::SubjectReport& report);
 
 // What the check of this name means, in plain words; "" for a name that is not known here.
 std::string CheckMeaning(absl::string_view name);

@@ -19,15 +19,18 @@
 namespace lethe::client {
 
 void AddSessionCommands(CLI::App& app, Context& context);  // session create|get|list|delete|...
-void AddSessionInputsCommands(CLI::App& session, Context& context);  // session inputs|digest
-void AddGenerateCommand(CLI::App& app, Context& context);            // generate
-void AddAppendCommand(CLI::App& app, Context& context);              // append
-void AddForgetCommand(CLI::App& app, Context& context);              // forget
-void AddCertifyCommands(CLI::App& app, Context& context);            // certify, certificate get
-void AddVerifyCommand(CLI::App& app, Context& context);              // verify
-void AddReplayCommand(CLI::App& app, Context& context);              // replay
-void AddPartitionCommand(CLI::App& app, Context& context);           // partition
-void AddVectorsCommands(CLI::App& app, Context& context);  // vectors create|append|read|list|evict
+void AddSessionInputsCommands(CLI::App& session, Context& context);    // session inputs|digest
+void AddSessionTransferCommands(CLI::App& session, Context& context);  // session export|import
+void AddGenerateCommand(CLI::App& app, Context& context);              // generate
+void AddAppendCommand(CLI::App& app, Context& context);                // append
+void AddForgetCommand(CLI::App& app, Context& context);                // forget
+void AddForgetSubjectCommand(CLI::App& app, Context& context);         // forget-subject
+void AddJobsCommands(CLI::App& app, Context& context);      // jobs list|get|sessions|delete
+void AddCertifyCommands(CLI::App& app, Context& context);   // certify, certificate get
+void AddVerifyCommand(CLI::App& app, Context& context);     // verify
+void AddReplayCommand(CLI::App& app, Context& context);     // replay
+void AddPartitionCommand(CLI::App& app, Context& context);  // partition
+void AddVectorsCommands(CLI::App& app, Context& context);   // vectors create|append|read|list|evict
 void AddVectorsAppendCommand(CLI::App& vectors, Context& context);  // vectors append
 void AddVectorsEvictCommand(CLI::App& vectors, Context& context);   // vectors evict
 void AddSigmaCommand(CLI::App& app, Context& context);              // sigma

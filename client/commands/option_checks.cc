@@ -15,11 +15,12 @@
 namespace lethe::client {
 namespace {
 
-constexpr std::array<absl::string_view, 8> kTextOptions = {
-    "SESSION", "NAME", "--session", "--subject", "--request-id", "--model", "--name", "--head"};
-constexpr std::array<absl::string_view, 9> kNeverEmpty = {"--nonce",       "--trust",   "--out",
-                                                          "--values",      "--export",  "--inputs",
-                                                          "--certificate", "--session", "--server"};
+constexpr std::array<absl::string_view, 11> kTextOptions = {
+    "SESSION",      "NAME",    "LABEL",  "--session", "--subject", "--label",
+    "--request-id", "--model", "--name", "--head",    "--replace"};
+constexpr std::array<absl::string_view, 13> kNeverEmpty = {
+    "--nonce",  "--trust",       "--out",     "--values", "--export",  "--inputs",    "--key",
+    "--server", "--certificate", "--session", "--label",  "--replace", "--label-file"};
 // Commands whose words another program reads.
 constexpr std::array<absl::string_view, 2> kHandedOn = {"bench", "paper"};
 

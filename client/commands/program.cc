@@ -40,6 +40,8 @@ void AddCommands(CLI::App& app, Context& context) {
   AddGenerateCommand(app, context);
   AddAppendCommand(app, context);
   AddForgetCommand(app, context);
+  AddForgetSubjectCommand(app, context);
+  AddJobsCommands(app, context);
   AddCertifyCommands(app, context);
   AddVerifyCommand(app, context);
   AddReplayCommand(app, context);

@@ -211,6 +211,7 @@ void AddSessionCommands(CLI::App& app, Context& context) {
       [&context, delete_request] { context.Finish(Delete(context, *delete_request)); });
 
   AddSessionInputsCommands(*session, context);
+  AddSessionTransferCommands(*session, context);
 }
 
 }  // namespace lethe::client

@@ -14,9 +14,13 @@
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
 #include "client/commands/nonce.h"
+#include "client/commands/subject_files.h"
+#include "client/commands/subject_label.h"
 #include "client/commands/trust_file.h"
 
+#include "audit/certificate/dsse.h"
 #include "audit/certificate/trust.h"
+#include "audit/certificate/verify_subject.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe::client {
@@ -27,6 +31,8 @@ struct VerifyArguments {
   std::string trust_path;
   std::string nonce_hex;
   std::vector<std::string> previous;
+  std::optional<std::string> label;
+  std::string label_file;
 };
 
 // Which of a certificate's files a path is, by its name.
@@ -91,6 +97,33 @@ absl::StatusOr<std::vector<audit::Check>> CheckSequence(const VerifyArguments& a
   return checks;
 }
 
+// False too for what is no envelope: the checks of a session's record say so.
+bool IsSummary(const audit::CertificateFiles& files) {
+  const absl::StatusOr<audit::DsseEnvelope> envelope = audit::ParseEnvelope(files.envelope);
+  return envelope.ok() && audit::IsSubjectSummary(envelope->payload);
+}
+
+absl::Status VerifySummary(Context& context, const VerifyArguments& arguments,
+                           audit::CertificateFiles files, const audit::TrustStore& trust,
+                           const audit::VerifyOptions& options) {
+  audit::SubjectFiles subject;
+  subject.summary = std::move(files);
+  if (arguments.label.has_value() || !arguments.label_file.empty()) {
+    LETHE_ASSIGN_OR_RETURN(subject.label,
+                           ReadLabel(arguments.label, arguments.label_file, context));
+  }
+  std::vector<audit::CertificateFiles> certificates;
+  if (arguments.paths.size() == 1) {
+    LETHE_ASSIGN_OR_RETURN(certificates, ReadSessionCertificates(arguments.paths[0]));
+  }
+  const audit::SubjectReport report = audit::VerifySubject(subject, certificates, trust, options);
+  PrintSubjectReport(context, report);
+  const audit::Check* failure = report.record.first_failure();
+  return failure == nullptr
+             ? absl::OkStatus()
+             : absl::DataLossError(absl::StrCat("verification failed: ", failure->name));
+}
+
 absl::Status Verify(Context& context, const VerifyArguments& arguments) {
   LETHE_ASSIGN_OR_RETURN(const audit::TrustStore trust, ReadTrust(arguments.trust_path));
   LETHE_ASSIGN_OR_RETURN(const audit::CertificateFiles files, ReadPaths(arguments.paths));
@@ -98,6 +131,10 @@ absl::Status Verify(Context& context, const VerifyArguments& arguments) {
   audit::VerifyOptions options;
   if (!nonce.empty()) {
     options.expected_nonce = nonce;
+  }
+  if (IsSummary(files)) return VerifySummary(context, arguments, files, trust, options);
+  if (arguments.label.has_value() || !arguments.label_file.empty()) {
+    return absl::InvalidArgumentError("--label: only the summary of a forget-subject has a label");
   }
   audit::VerifyReport report = audit::VerifyCertificate(files, trust, options);
   LETHE_ASSIGN_OR_RETURN(const std::vector<audit::Check> sequence,
@@ -133,6 +170,14 @@ void AddVerifyCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--previous", arguments->previous,
       "Directories of the session's earlier certificates, in order: checks the chain");
+  command
+      ->add_option("--label", arguments->label,
+                   "Of the summary of a forget-subject: the label that it must be about")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--label-file", arguments->label_file,
+                   "The same from a file, - for standard input")
+      ->allow_extra_args(false);
   command->footer("Example: lethe verify certificate --trust trust.txt");
   command->callback([&context, arguments] { context.Finish(Verify(context, *arguments)); });
 }

@@ -20,11 +20,28 @@ enum class Fault {
   kPenaltyCountsKept,           // repetition counts are not recomputed after a Forget
   kTreeOverChunks,       // Palimpsa sums a call's tokens in a tree instead of folding by rank
   kChangedFeaturesKept,  // what the bank takes of tokens behind a gap is not evaluated again
-  kGateBoundaryKept,  // after an edit the gate covers what it did before, without the removed keys
-  kKeyAddedAtEnd,     // an edit puts its replaced keys last instead of at their ranks
-  kDataKeyKept,       // the store forgets a data key's slot without overwriting it
-  kOldRowsKept,       // a Forget leaves the rows that it replaces in the store
-  kWalKept,           // the store's write-ahead log is not truncated after an erasure
+  kGateBoundaryKept,   // after an edit the gate covers what it did before, without the removed keys
+  kKeyAddedAtEnd,      // an edit puts its replaced keys last instead of at their ranks
+  kDataKeyKept,        // the store forgets a data key's slot without overwriting it
+  kOldRowsKept,        // a Forget leaves the rows that it replaces in the store
+  kWalKept,            // the store's write-ahead log is not truncated after an erasure
+  kFreedMemoryKept,    // free and realloc leave what a block held
+  kDeadStacksKept,     // returned functions' frames stay on the stacks
+  kReceivedBytesKept,  // requests stay in the blocks that gRPC reads connections into
+  kLedgerNotReplayed,  // a restored data directory comes back as it was
+  kSubjectAdmitted,    // new inputs under a label are let in while it is being forgotten everywhere
+  kWritersGoOn,        // who was let in before goes on writing under the label
+  kConstantChanged,  // no mistake: a build with one constant of the model changed, another numerics id
+  kDirectoryNotSynced,  // names of new files are not made durable
+  kNewKeysNotSynced,    // rows refer to data keys that are not on disk yet
+  kCommitNotSynced,     // a change is answered while the operating system still holds it
+  kIntentNotWritten,    // a change that goes with a record is stored at once
+  kKeysDestroyedEarly,  // a Forget destroys the old keys before its record is in the log
+  kHeadNotSynced,  // the log's published head is not made durable before it is renamed into place
+  kFailedSyncRetried,   // a sync that failed is asked for again
+  kFailedCommitUndone,  // a record whose commit failed is taken for absent
+  kUnfinishedServed,    // a session goes on although its record's change could not be finished
+  kFailureOutlived,     // a store that has failed takes further changes
 };
 
 bool FaultActive(Fault fault);

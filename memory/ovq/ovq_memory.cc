@@ -38,6 +38,18 @@ class OvqSnapshot final : public MemorySnapshot {
     }
     return num_words * sizeof(float);
   }
+  void AppendTo(ByteWriter* out) const override {
+    out->I64(num_tokens_);
+    out->I64(merged_tokens);
+    for (const OvqSlots& head : slots) {
+      out->Array<float>(head.keys);
+      out->Array<float>(head.values);
+      out->Array<int32_t>(head.counts);
+      out->Array<float>(head.log_counts);
+    }
+    out->Array<float>(pending_keys);
+    out->Array<float>(pending_values);
+  }
 
   const int64_t merged_tokens;
   const std::vector<OvqSlots> slots;
@@ -228,6 +240,30 @@ absl::Status OvqMemory::Restore(const MemorySnapshot& snapshot) {
   num_tokens_ = saved->num_tokens();
   if (!FaultActive(Fault::kOvqTokenCountKept)) merged_tokens_ = saved->merged_tokens;
   return absl::OkStatus();
+}
+
+// What the bytes say is checked by Restore.
+absl::StatusOr<std::unique_ptr<MemorySnapshot>> OvqMemory::ReadSnapshot(ByteReader* in) const {
+  int64_t num_tokens = 0;
+  int64_t merged_tokens = 0;
+  std::vector<OvqSlots> slots(slots_.size());
+  std::vector<float> pending_keys;
+  std::vector<float> pending_values;
+  LETHE_RETURN_IF_ERROR(in->I64(&num_tokens));
+  LETHE_RETURN_IF_ERROR(in->I64(&merged_tokens));
+  for (OvqSlots& head : slots) {
+    LETHE_RETURN_IF_ERROR(in->Array(&head.keys));
+    LETHE_RETURN_IF_ERROR(in->Array(&head.values));
+    LETHE_RETURN_IF_ERROR(in->Array(&head.counts));
+    LETHE_RETURN_IF_ERROR(in->Array(&head.log_counts));
+    if (head.log_counts.size() != head.counts.size()) {
+      return absl::DataLossError("ovq: a snapshot of another shape");
+    }
+  }
+  LETHE_RETURN_IF_ERROR(in->Array(&pending_keys));
+  LETHE_RETURN_IF_ERROR(in->Array(&pending_values));
+  return std::make_unique<OvqSnapshot>(num_tokens, merged_tokens, std::move(slots),
+                                       std::move(pending_keys), std::move(pending_values));
 }
 
 std::unique_ptr<Memory> OvqMemory::Clone() const { return absl::WrapUnique(new OvqMemory(*this)); }

@@ -49,6 +49,7 @@ class OvqMemory final : public Memory {
   absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
+  absl::StatusOr<std::unique_ptr<MemorySnapshot>> ReadSnapshot(ByteReader* in) const override;
   std::unique_ptr<Memory> Clone() const override;
   void AppendCanonicalState(ByteWriter* out) const override;
   int64_t num_tokens() const override { return num_tokens_; }

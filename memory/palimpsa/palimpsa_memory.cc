@@ -20,6 +20,11 @@ class PalimpsaSnapshot final : public MemorySnapshot {
       : m(std::move(m_in)), i_bar(std::move(i_bar_in)), num_tokens_(num_tokens) {}
   int64_t num_tokens() const override { return num_tokens_; }
   size_t state_bytes() const override { return (m.size() + i_bar.size()) * sizeof(float); }
+  void AppendTo(ByteWriter* out) const override {
+    out->I64(num_tokens_);
+    out->Array<float>(m);
+    out->Array<float>(i_bar);
+  }
 
   const std::vector<float> m;
   const std::vector<float> i_bar;
@@ -87,6 +92,19 @@ absl::Status PalimpsaMemory::Restore(const MemorySnapshot& snapshot) {
   i_bar_ = saved->i_bar;
   num_tokens_ = saved->num_tokens();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MemorySnapshot>> PalimpsaMemory::ReadSnapshot(ByteReader* in) const {
+  int64_t num_tokens = 0;
+  std::vector<float> m;
+  std::vector<float> i_bar;
+  LETHE_RETURN_IF_ERROR(in->I64(&num_tokens));
+  LETHE_RETURN_IF_ERROR(in->Array(&m));
+  LETHE_RETURN_IF_ERROR(in->Array(&i_bar));
+  if (m.size() != m_.size() || i_bar.size() != i_bar_.size()) {
+    return absl::DataLossError("palimpsa: a snapshot of another shape");
+  }
+  return std::make_unique<PalimpsaSnapshot>(num_tokens, std::move(m), std::move(i_bar));
 }
 
 std::unique_ptr<Memory> PalimpsaMemory::Clone() const {

@@ -14,6 +14,7 @@
 #include "kernels/base/wiped.h"
 #include "kernels/math/math.h"
 #include "memory/svdd/sv_edit.h"
+#include "memory/svdd/sv_head.h"
 
 namespace lethe::svdd {
 namespace {
@@ -34,68 +35,7 @@ absl::Status InRange(const char* name, int64_t value, int64_t low, int64_t high)
       absl::StrCat(name, " is outside ", low, "..", high, ", got ", value));
 }
 
-class SvSnapshot final : public MemorySnapshot {
- public:
-  SvSnapshot(int64_t num_tokens, std::vector<std::shared_ptr<const Solution>> gates)
-      : num_tokens_(num_tokens), gates_(std::move(gates)) {}
-  int64_t num_tokens() const override { return num_tokens_; }
-  size_t state_bytes() const override {
-    size_t bytes = sizeof(*this);
-    for (const auto& gate : gates_) bytes += gate->a.size() * (sizeof(double) + sizeof(Partition));
-    return bytes;
-  }
-  const std::vector<std::shared_ptr<const Solution>>& gates() const { return gates_; }
-
- private:
-  int64_t num_tokens_;
-  std::vector<std::shared_ptr<const Solution>> gates_;  // [H]
-};
-
 }  // namespace
-
-struct SvMemory::Head {
-  Head(const Params& p, int64_t v_dim, float beta)
-      : params(p),
-        solver(p),
-        gate(std::make_shared<Solution>()),
-        key_dim(Size(p.key_dim)),
-        value_dim(Size(v_dim)),
-        scale(beta * std::sqrt(static_cast<float>(p.key_dim))) {}
-
-  absl::Status Append(absl::Span<const float> key, absl::Span<const float> value);
-  absl::Status Read(absl::Span<const float> q, absl::Span<float> out);
-  absl::Status SolveGate();
-  void SetGate(std::shared_ptr<const Solution> solution);
-  void Truncate(int64_t num_tokens, const std::shared_ptr<const Solution>& solution);
-  // Of an empty head, number `index` of num_heads: becomes what `edit` makes of `before`.
-  absl::Status SetEdited(const Head& before, const SvEdit& edit, size_t index, size_t num_heads,
-                         absl::Span<const Successor> successors, int64_t num_gated_after);
-
-  absl::Span<const float> Key(size_t rank) const {
-    return absl::MakeConstSpan(keys).subspan(rank * key_dim, key_dim);
-  }
-  absl::Span<const float> Value(size_t rank) const {
-    return absl::MakeConstSpan(values).subspan(rank * value_dim, value_dim);
-  }
-  size_t num_gated() const { return Size(gate->num_keys); }
-  size_t num_tokens() const { return keys.size() / key_dim; }
-
-  Params params;
-  CanonicalSolver solver;                // of the gated keys
-  std::shared_ptr<const Solution> gate;  // its solution, shared with snapshots
-  size_t key_dim;
-  size_t value_dim;
-  float scale;         // beta sqrt(K)
-  WipedFloats keys;    // [num_tokens][K]
-  WipedFloats values;  // [num_tokens][V]
-  // The margin and error sets, contiguous in rank order, for reading; equal keys once.
-  WipedFloats support_keys;
-  std::vector<size_t> support_key_of;  // [support]
-  WipedFloats support_values;
-  std::vector<float> support_gate;
-  std::vector<float> logits;  // workspaces of Read
-  std::vector<float> weights;
-};
 
 absl::Status SvMemory::Head::Append(absl::Span<const float> key, absl::Span<const float> value) {
   if (!AllFinite(key)) return absl::OutOfRangeError("sv: a key component is not finite");

@@ -83,7 +83,14 @@ class SvMemory final : public Memory {
   absl::Status Write(const MemoryInputs& inputs, int64_t count) override;
   std::unique_ptr<MemorySnapshot> Snapshot() const override;
   absl::Status Restore(const MemorySnapshot& snapshot) override;
+  absl::StatusOr<std::unique_ptr<MemorySnapshot>> ReadSnapshot(ByteReader* in) const override;
   std::unique_ptr<Memory> Clone() const override;
+
+  // Keys and values of the tokens of ranks first ... end - 1, which a read snapshot needs in place: ReadInputs puts them
+  // behind those that are there, of a memory that then restores a snapshot before anything else. DATA_LOSS for bytes that
+  // AppendInputs does not write.
+  void AppendInputs(int64_t first, int64_t end, ByteWriter* out) const;
+  absl::Status ReadInputs(ByteReader* in);
 
   // A memory that is, bit for bit, the one stepped from empty through the tokens after the change;
   // this one stays as it is. After a Step that failed num_tokens() counts what stood before it; the

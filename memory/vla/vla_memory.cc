@@ -28,6 +28,13 @@ class VlaSnapshot final : public MemorySnapshot {
   size_t state_bytes() const override {
     return (a.size() + s.size() + key_sum.size()) * sizeof(float);
   }
+  void AppendTo(ByteWriter* out) const override {
+    out->I64(num_tokens_);
+    out->I64(step_count);
+    out->Array<float>(a);
+    out->Array<float>(s);
+    out->Array<float>(key_sum);
+  }
 
   const int64_t step_count;
   const std::vector<float> a;
@@ -95,6 +102,24 @@ absl::Status VlaMemory::Restore(const MemorySnapshot& snapshot) {
   num_tokens_ = saved->num_tokens();
   if (!FaultActive(Fault::kVlaStepCountKept)) step_count_ = saved->step_count;
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MemorySnapshot>> VlaMemory::ReadSnapshot(ByteReader* in) const {
+  int64_t num_tokens = 0;
+  int64_t step_count = 0;
+  std::vector<float> a;
+  std::vector<float> s;
+  std::vector<float> key_sum;
+  LETHE_RETURN_IF_ERROR(in->I64(&num_tokens));
+  LETHE_RETURN_IF_ERROR(in->I64(&step_count));
+  LETHE_RETURN_IF_ERROR(in->Array(&a));
+  LETHE_RETURN_IF_ERROR(in->Array(&s));
+  LETHE_RETURN_IF_ERROR(in->Array(&key_sum));
+  if (a.size() != a_.size() || s.size() != s_.size() || key_sum.size() != key_sum_.size()) {
+    return absl::DataLossError("vla: a snapshot of another shape");
+  }
+  return std::make_unique<VlaSnapshot>(num_tokens, step_count, std::move(a), std::move(s),
+                                       std::move(key_sum));
 }
 
 std::unique_ptr<Memory> VlaMemory::Clone() const { return absl::WrapUnique(new VlaMemory(*this)); }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 
 namespace lethe {
 namespace {
@@ -18,6 +19,10 @@ struct WindowSnapshot : MemorySnapshot {
       : state(std::move(state_in)), num_tokens_seen(num_tokens_in) {}
   int64_t num_tokens() const override { return num_tokens_seen; }
   size_t state_bytes() const override { return state.state_bytes(); }
+  void AppendTo(ByteWriter* out) const override {
+    out->I64(num_tokens_seen);
+    state.AppendTo(out);
+  }
 
   WindowAttentionState state;
   int64_t num_tokens_seen;
@@ -85,6 +90,14 @@ absl::Status WindowMemory::Restore(const MemorySnapshot& snapshot) {
   state_ = own->state;
   num_tokens_ = own->num_tokens_seen;
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MemorySnapshot>> WindowMemory::ReadSnapshot(ByteReader* in) const {
+  int64_t num_tokens = 0;
+  WindowAttentionState state(state_.shape());
+  LETHE_RETURN_IF_ERROR(in->I64(&num_tokens));
+  LETHE_RETURN_IF_ERROR(state.Read(in));
+  return std::make_unique<WindowSnapshot>(std::move(state), num_tokens);
 }
 
 std::unique_ptr<Memory> WindowMemory::Clone() const {

@@ -39,7 +39,8 @@ absl::Status RunModelBench(const BenchOptions& options);
 // re-evaluation. Then what a token costs in bytes.
 absl::Status RunForgetBench(const BenchOptions& options);
 
-// Decode of kServedTokens through gRPC over loopback against the bare loop, in pairs of runs.
+// Decode of kServedTokens through gRPC over loopback against the bare loop, and of sessions that are stored (in a temporary
+// directory) against the same in memory alone; runs side by side.
 constexpr int64_t kServedTokens = 512;
 absl::Status RunServerBench(const BenchOptions& options);
 

@@ -101,7 +101,8 @@ int Run(int argc, char** argv) {
                    "as of lethe-server: what a session may store for a replay")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
-  add("server", "decode through gRPC against the bare loop", lethe::bench::RunServerBench, {2048});
+  add("server", "decode through gRPC against the bare loop, sessions in memory and on disk",
+      lethe::bench::RunServerBench, {2048});
   CLI::App* recall = app.add_subcommand(
       "recall", "asks for records, forgets them, compares with sessions never told");
   BenchOptions recall_options;

@@ -8,6 +8,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/bench/report.h"
 #include "server/generation/ingest.h"
+#include "server/session_registry/resident_sessions.h"
 #include "server/vector_session/vector_commands.h"
 
 namespace lethe::bench {
@@ -42,9 +43,10 @@ absl::StatusOr<std::unique_ptr<StoreWorld>> StoreWorld::Open(const StoreWorldOpt
                          DataDirectory::Open(options.directory, "lethe.dev/audit/bench"));
   world->trail_ = {world->data_->log(), world->data_->recorder(), audit::Sha256Of("lethe-bench"),
                    "lethe bench"};
-  LETHE_ASSIGN_OR_RETURN(world->summary_, RecoverSessions({world->data_->store(),
-                                                           world->data_->log(), &world->models_},
-                                                          &world->registry_));
+  LETHE_ASSIGN_OR_RETURN(
+      world->summary_, RecoverSessions({world->data_->store(), world->data_->log(), &world->models_,
+                                        kDefaultStoredInputBytes, &world->trail_},
+                                       &world->registry_));
   world->open_seconds_ = Now() - start;
   return world;
 }
@@ -90,6 +92,10 @@ absl::StatusOr<audit::Sha256Digest> StoreWorld::Digest(const std::string& sessio
   FairMutexLock lock(&entry->mutex);
   LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
   return session->Digest();
+}
+
+void StoreWorld::SpillAll() const {
+  SpillSessions(registry_, [] { return true; });
 }
 
 std::vector<std::string> StoreWorld::SessionIds() const {

@@ -43,6 +43,8 @@ class StoreWorld {
   // Forgets one of the session's batches.
   absl::StatusOr<ForgetReceipt> Forget(const std::string& session_id, int64_t batch);
   absl::StatusOr<audit::Sha256Digest> Digest(const std::string& session_id);
+  // Stores snapshots of the states of sessions in memory, as an orderly end does.
+  void SpillAll() const;
   // By id.
   std::vector<std::string> SessionIds() const;
 

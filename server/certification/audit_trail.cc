@@ -14,21 +14,6 @@
 namespace lethe {
 namespace {
 
-std::string Rfc3339Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return std::string(text.data(), size);
-}
-
-std::string RandomNonce() {
-  std::array<uint8_t, audit::kNonceBytesMin> bytes{};
-  audit::RandomBytes(absl::MakeSpan(bytes));
-  return std::string(bytes.begin(), bytes.end());
-}
-
 // A record names a request also when the client did not.
 std::string ServerRequestId() { return absl::StrCat("server-", audit::HexEncode(RandomNonce())); }
 
@@ -58,6 +43,21 @@ audit::Sha256Digest ConfigDigest(const SessionEntry& entry) {
 
 }  // namespace
 
+std::string Rfc3339Now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return std::string(text.data(), size);
+}
+
+std::string RandomNonce() {
+  std::array<uint8_t, audit::kNonceBytesMin> bytes{};
+  audit::RandomBytes(absl::MakeSpan(bytes));
+  return std::string(bytes.begin(), bytes.end());
+}
+
 audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
                               const SessionEntry& entry, const std::string& nonce,
                               const std::string& request_id) {
@@ -67,6 +67,7 @@ audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
   draft.nonce = nonce.empty() ? RandomNonce() : nonce;
   draft.request_id = request_id.empty() ? ServerRequestId() : request_id;
   draft.issued_at = Rfc3339Now();
+  draft.memory_wiped = trail.memory_wiped;
   draft.engine.binary = trail.binary;
   draft.engine.build = trail.build;
   draft.engine.config = ConfigDigest(entry);

@@ -18,14 +18,17 @@
 #include "audit/certificate/recorder.h"
 #include "audit/log/audit_log.h"
 #include "server/session_registry/session_entry.h"
+#include "server/store/erasure_ledger.h"
 
 namespace lethe {
 
 struct AuditTrail {
   audit::AuditLog* log = nullptr;
   audit::Recorder* recorder = nullptr;
-  audit::Sha256Digest binary{};  // SHA-256 of the running program
-  std::string build;             // "lethe 0.1.0 g++ 12.2.0 x86-64-v3"
+  audit::Sha256Digest binary{};     // SHA-256 of the running program
+  std::string build;                // "lethe 0.1.0 g++ 12.2.0 x86-64-v3"
+  ErasureLedger* ledger = nullptr;  // null: what is erased is not kept anywhere
+  bool memory_wiped = false;        // this process does so (server/wiping)
 };
 
 // The algorithm by which a Forget reaches the state of the shorter history in this version.
@@ -36,6 +39,10 @@ inline constexpr char kForgetAlgorithm[] = "lethe-canonical-v2";
 audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
                               const SessionEntry& entry, const std::string& nonce,
                               const std::string& request_id);
+
+// The time for a record, and a nonce where the client sent none.
+std::string Rfc3339Now();
+std::string RandomNonce();
 
 // token_ids of the session's inputs in rank order.
 std::vector<uint64_t> RetainedIds(const Inputs& inputs);

@@ -42,19 +42,6 @@ absl::Status WithForgetReason(absl::Status status) {
   }
 }
 
-audit::DerivedPolicy ToAuditPolicy(DerivedPolicy policy) {
-  switch (policy) {
-    case DerivedPolicy::kKeepAndReport:
-      return audit::DerivedPolicy::kKeepAndReport;
-    case DerivedPolicy::kForgetDerived:
-      return audit::DerivedPolicy::kForgetDerived;
-    case DerivedPolicy::kFail:
-    case DerivedPolicy::kUnspecified:
-      break;
-  }
-  return audit::DerivedPolicy::kFail;
-}
-
 std::vector<uint64_t> Merge(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) {
   std::vector<uint64_t> merged;
   std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(merged));
@@ -138,14 +125,13 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
   RecordedChange change(entry->journal.get());
   const auto prepare = [&](const audit::PreparedRecord& prepared) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     receipt.record = RefOf(prepared, draft, *entry);
-    return PrepareRemoval(prepared, draft, **staged,
+    return PrepareRemoval(trail, prepared, draft, **staged,
                           SaveRequest(command.request, ForgetAnswer(receipt)), *entry, &change);
   };
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records, prepare);
   if (!record.ok()) return RecordFailed(record.status(), trail, &change);
-  // If this fails, the record stands, and the next start erases.
-  LETHE_RETURN_IF_ERROR(WithStoreReason(change.Finish(&(*staged)->inputs())));
+  LETHE_RETURN_IF_ERROR(FinishRemoval(trail, (*staged)->inputs(), &change));
   // Nothing below can fail: the session has been locked since it was staged.
   receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   forks.Commit();
@@ -155,6 +141,19 @@ absl::StatusOr<ForgetReceipt> Execute(const ForgetCommand& command, const Call& 
 }
 
 }  // namespace
+
+audit::DerivedPolicy ToAuditPolicy(DerivedPolicy policy) {
+  switch (policy) {
+    case DerivedPolicy::kKeepAndReport:
+      return audit::DerivedPolicy::kKeepAndReport;
+    case DerivedPolicy::kForgetDerived:
+      return audit::DerivedPolicy::kForgetDerived;
+    case DerivedPolicy::kFail:
+    case DerivedPolicy::kUnspecified:
+      break;
+  }
+  return audit::DerivedPolicy::kFail;
+}
 
 absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeForgetAnswer(
     ByteReader* reader, absl::Span<const RecordRef> records) {

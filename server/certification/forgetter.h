@@ -64,6 +64,9 @@ struct ForgetReceipt {
   bool repeated_request = false;
 };
 
+// The policy's name in records.
+audit::DerivedPolicy ToAuditPolicy(DerivedPolicy policy);
+
 // The answer to a repeat, from what the session store kept of it behind its kind; `records`: of its session.
 absl::StatusOr<std::shared_ptr<StoredAnswer>> DecodeForgetAnswer(
     ByteReader* reader, absl::Span<const RecordRef> records);

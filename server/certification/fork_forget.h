@@ -37,6 +37,7 @@ class ForkForgets {
   absl::Status Stage(absl::Span<const uint64_t> forgotten_ids, const ForgetCommand& command,
                      const Checkpoint& checkpoint);
   void Commit();
+  bool empty() const { return staged_.empty(); }
 
  private:
   struct Staged {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 #include "server/certification/session_methods.h"
 #include "server/certification/sv_heads.h"
 #include "server/error/error_info.h"
@@ -42,6 +43,7 @@ audit::RecordDraft DraftRemoval(audit::RecordDraft start, const SessionEntry& en
   if (entry.model != nullptr) draft.stores.push_back({"session-snapshots", "destroyed"});
   // Before the record is answered, and by the next start if the process ends in between.
   if (entry.journal != nullptr) draft.stores.push_back({"session-store", "erased"});
+  if (draft.memory_wiped) draft.stores.push_back({audit::kStoreProcessMemory, "wiped"});
   return draft;
 }
 
@@ -60,8 +62,8 @@ RecordRef RefOf(const audit::PreparedRecord& record, const audit::RecordDraft& d
   return ref;
 }
 
-absl::Status PrepareRemoval(const audit::PreparedRecord& record, const audit::RecordDraft& draft,
-                            const AnyStagedForget& staged,
+absl::Status PrepareRemoval(const AuditTrail& trail, const audit::PreparedRecord& record,
+                            const audit::RecordDraft& draft, const AnyStagedForget& staged,
                             std::optional<RequestTable::Saved> request, const SessionEntry& entry,
                             RecordedChange* change) {
   if (entry.journal == nullptr) return absl::OkStatus();
@@ -74,9 +76,20 @@ absl::Status PrepareRemoval(const audit::PreparedRecord& record, const audit::Re
   if (request.has_value()) saved.requests.push_back(*std::move(request));
   if (entry.model == nullptr) ++saved.counters.vector_epoch;
   saved.selected = saved.selected || draft.kind == audit::RecordKind::kSelect;
-  return WithStoreReason(change->PrepareRemoval(
+  LETHE_RETURN_IF_ERROR(WithStoreReason(change->PrepareRemoval(
       {draft.forgotten, staged.inputs(), VectorRowsOf(entry), WriteSnapshot(saved)},
-      record.leaf_hash));
+      record.leaf_hash)));
+  if (trail.ledger == nullptr) return absl::OkStatus();
+  Erasure erasure;
+  erasure.id = record.leaf_hash;
+  erasure.session_id = entry.session_id;
+  for (const TokenIdRange& range : forgotten) erasure.token_ids.push_back({range.first, range.end});
+  return WithStoreReason(trail.ledger->Begin(erasure));
+}
+
+absl::Status FinishRemoval(const AuditTrail& trail, const Inputs& after, RecordedChange* change) {
+  if (trail.ledger != nullptr) trail.ledger->Settle(change->leaf_hash());
+  return WithStoreReason(change->Finish(&after));
 }
 
 absl::Status PrepareCertificate(const audit::PreparedRecord& record, const RecordRef& ref,
@@ -91,14 +104,21 @@ absl::Status PrepareCertificate(const audit::PreparedRecord& record, const Recor
   return WithStoreReason(change->PrepareDelta(WriteDelta(delta), record.leaf_hash));
 }
 
+std::optional<bool> IsRecorded(const AuditTrail& trail, const audit::Sha256Digest& leaf_hash) {
+  const absl::StatusOr<uint64_t> found = trail.log->FindLeaf(leaf_hash);
+  if (found.ok()) return true;
+  return absl::IsNotFound(found.status()) ? std::optional<bool>(false) : std::nullopt;
+}
+
 absl::Status RecordFailed(const absl::Status& cause, const AuditTrail& trail,
                           RecordedChange* change) {
   const absl::Status failed = WithDefaultReason(cause, "AUDIT_LOG");
   if (!change->prepared()) return failed;
-  std::optional<bool> recorded;
-  const absl::StatusOr<uint64_t> found = trail.log->FindLeaf(change->leaf_hash());
-  if (found.ok()) recorded = true;
-  if (absl::IsNotFound(found.status())) recorded = false;
+  const std::optional<bool> recorded = IsRecorded(trail, change->leaf_hash());
+  // If that fails too the process ends, and its next start does the same.
+  if (recorded == false && trail.ledger != nullptr) {
+    trail.ledger->Void(change->leaf_hash()).IgnoreError();
+  }
   change->Undo(recorded).IgnoreError();  // what it says, the store says to everybody from now on
   return failed;
 }

@@ -8,8 +8,9 @@
 //            before the removal or of after it. CommitRemoval: `record` is that of the draft.
 // Rejects:   PrepareRemoval: reason SESSION_STORE. Nothing in CommitRemoval can fail. RecordFailed: always, with the
 //            cause, reason AUDIT_LOG where it has none.
-// Effects:   PrepareRemoval makes the session as it will be durable beside the one as it is (server/journal);
-//            RecordFailed takes that back when the log does not hold the record. CommitRemoval puts the staged state into force, counts the epoch, destroys what stored
+// Effects:   PrepareRemoval makes the session as it will be durable beside the one as it is (server/journal),
+//            and puts it into the erasure ledger. RecordFailed takes both back when the log does not hold the
+//            record. CommitRemoval puts the staged state into force, counts the epoch, destroys what stored
 //            answers tell of what went, and adds the record to the session's list.
 // Numerics:  none.
 // Threads:   under the session's lock.
@@ -36,8 +37,8 @@ audit::RecordDraft DraftRemoval(audit::RecordDraft start, const SessionEntry& en
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
 
 // `request` names what `answer` answers; both as they will be remembered.
-absl::Status PrepareRemoval(const audit::PreparedRecord& record, const audit::RecordDraft& draft,
-                            const AnyStagedForget& staged,
+absl::Status PrepareRemoval(const AuditTrail& trail, const audit::PreparedRecord& record,
+                            const audit::RecordDraft& draft, const AnyStagedForget& staged,
                             std::optional<RequestTable::Saved> request, const SessionEntry& entry,
                             RecordedChange* change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
 
@@ -46,6 +47,11 @@ absl::Status PrepareCertificate(const audit::PreparedRecord& record, const Recor
                                 std::optional<RequestTable::Saved> request,
                                 const SessionEntry& entry, RecordedChange* change)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
+
+// What the change destroys is gone when this returns. If it fails, the record stands, and the next start erases.
+absl::Status FinishRemoval(const AuditTrail& trail, const Inputs& after, RecordedChange* change);
+// Whether the log holds the leaf; unset: it does not say.
+std::optional<bool> IsRecorded(const AuditTrail& trail, const audit::Sha256Digest& leaf_hash);
 
 absl::Status RecordFailed(const absl::Status& cause, const AuditTrail& trail,
                           RecordedChange* change);

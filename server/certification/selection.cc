@@ -69,14 +69,13 @@ absl::StatusOr<EvictReceipt> Execute(const EvictCommand& command, const Call& ca
   RecordedChange change(entry->journal.get());
   const auto prepare = [&](const audit::PreparedRecord& prepared) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     receipt.record = RefOf(prepared, draft, *entry);
-    return PrepareRemoval(prepared, draft, **staged,
+    return PrepareRemoval(trail, prepared, draft, **staged,
                           SaveRequest(command.request, EvictAnswer(receipt)), *entry, &change);
   };
   const absl::StatusOr<audit::FinishedRecord> record =
       trail.recorder->Record(draft, &entry->records, prepare);
   if (!record.ok()) return RecordFailed(record.status(), trail, &change);
-  // If this fails, the record stands, and the next start erases.
-  LETHE_RETURN_IF_ERROR(WithStoreReason(change.Finish(&(*staged)->inputs())));
+  LETHE_RETURN_IF_ERROR(FinishRemoval(trail, (*staged)->inputs(), &change));
   // Nothing below can fail: the session has been locked since it was staged.
   receipt.record = CommitRemoval(*record, draft, *std::move(staged), entry);
   entry->requests.Remember(command.request, std::make_shared<EvictAnswer>(receipt));

@@ -128,7 +128,7 @@ absl::Status DecodeLoop::DrawAndSend() {
 
 absl::Status DecodeLoop::TakeStep(Session* session, const HistoryMark& mark, Step* step) {
   if (mark.epoch != mark_.epoch) NoticeForget(*session, mark, step);
-  if (session->num_tokens() == 0) {
+  if (session->num_tokens() == 0 || target_->is_stopped()) {
     step->finish = FinishReason::kForgotten;
   } else if (step->released.stop_index.has_value()) {
     step->finish = FinishReason::kStopString;

@@ -40,6 +40,9 @@ class GenerateAnswer : public StoredAnswer {
   // What follows the kind. What was running when the process ended has ended.
   static absl::StatusOr<std::shared_ptr<StoredAnswer>> Decode(ByteReader* reader);
   void DropOpenings() override;
+  bool Names(absl::string_view subject) const override {
+    return parameters_.has_value() && parameters_->subject == subject;
+  }
   // A stream is not replayed, so nothing is lost by being careful.
   bool BroughtIn(absl::Span<const TokenIdRange> /*token_ids*/) const override { return true; }
 

@@ -36,12 +36,14 @@ absl::Status CheckContext(const GenerateCommand& command, const Session& session
 }
 
 // Ends the entry of the request table whatever way the call ends.
-void RememberEnd(const GenerateCommand& command, bool kept, SessionEntry* entry) {
+void RememberEnd(const GenerateCommand& command, bool kept, const GenerationTarget& target,
+                 SessionEntry* entry) {
   FairMutexLock lock(&entry->mutex);
   if (command.request.request_id.empty()) return;
   if (kept) {
-    entry->requests.Remember(command.request,
-                             std::make_shared<GenerateAnswer>(GenerateStage::kEnded, command));
+    auto answer = std::make_shared<GenerateAnswer>(GenerateStage::kEnded, command);
+    if (target.is_stopped()) answer->DropOpenings();  // its label was forgotten
+    entry->requests.Remember(command.request, std::move(answer));
   } else {
     entry->requests.Remove(command.request.request_id);
   }
@@ -60,8 +62,9 @@ absl::Status Generate(const GenerateCommand& command, const Call& call, ComputeS
     LETHE_RETURN_IF_ERROR(CheckContext(command, *session));
     // The slot bounds how many forks are copied at once.
     LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
-    LETHE_ASSIGN_OR_RETURN(target, command.remember ? GenerationTarget::OfSession(entry)
-                                                    : GenerationTarget::OfFork(entry));
+    LETHE_ASSIGN_OR_RETURN(target, command.remember
+                                       ? GenerationTarget::OfSession(entry, command.subject)
+                                       : GenerationTarget::OfFork(entry, command.subject));
     entry->requests.Remember(command.request,
                              std::make_shared<GenerateAnswer>(GenerateStage::kStarting, command));
   }
@@ -69,7 +72,7 @@ absl::Status Generate(const GenerateCommand& command, const Call& call, ComputeS
   absl::Status status = loop.Start();
   const bool kept = status.ok();
   if (status.ok()) status = loop.Run();
-  RememberEnd(command, kept, entry.get());
+  RememberEnd(command, kept, *target, entry.get());
   return status;
 }
 

@@ -21,21 +21,28 @@ class UnconditionalCall : public Call {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfSession(
-    std::shared_ptr<SessionEntry> entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    std::shared_ptr<SessionEntry> entry,
+    const std::string& subject) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   LETHE_RETURN_IF_ERROR(entry->LiveModelSession().status());
+  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<LabelledWriter> writer, entry->AdmitWriter(subject));
   LETHE_RETURN_IF_ERROR(entry->BeginWrite());
-  return std::unique_ptr<GenerationTarget>(new GenerationTarget(std::move(entry)));
+  std::unique_ptr<GenerationTarget> target(new GenerationTarget(std::move(entry)));
+  target->writer_ = std::move(writer);
+  return target;
 }
 
 absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfFork(
-    std::shared_ptr<SessionEntry> entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    std::shared_ptr<SessionEntry> entry,
+    const std::string& subject) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
+  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<LabelledWriter> writer, entry->AdmitWriter(subject));
   auto fork = std::make_shared<SessionFork>();
   fork->session = session->Fork();
   fork->mark = entry->mark;
   entry->forks.push_back(fork);
   std::unique_ptr<GenerationTarget> target(new GenerationTarget(std::move(entry)));
   target->fork_ = std::move(fork);
+  target->writer_ = std::move(writer);
   return target;
 }
 
@@ -77,6 +84,7 @@ absl::Status GenerationTarget::Store(const RequestKey& request,
   if (is_fork()) return absl::OkStatus();
   FairMutexLock lock(&entry_->mutex);
   LETHE_RETURN_IF_ERROR(entry_->LiveModelSession().status());
+  LETHE_RETURN_IF_ERROR(CheckWriter());
   LETHE_RETURN_IF_ERROR(StoreInputs(request, *answer, entry_.get()));
   entry_->requests.Remember(request, std::move(answer));
   return absl::OkStatus();

@@ -5,7 +5,8 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  none.
-// Rejects:   Session: what SessionEntry::BeginWrite rejects. Run: ABORTED, reason SESSION_DELETED;
+// Rejects:   OfSession, OfFork: what SessionEntry::AdmitWriter and BeginWrite reject. CheckWriter, Store: FAILED_PRECONDITION,
+//            reason SUBJECT_BEING_FORGOTTEN, once the label that this writes under is forgotten in all sessions. Run: ABORTED, reason SESSION_DELETED;
 //            what the work returns. Reserve, Store: reason SESSION_STORE.
 // Effects:   a target of the session itself holds the session's right to write until it is
 //            destroyed. A fork is registered with its session, so that every Forget reaches it, and
@@ -17,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -32,11 +34,11 @@ class GenerationTarget {
   // Work on the locked history: one token, or one piece of a prompt.
   using Work = std::function<absl::Status(Session*, const HistoryMark&)>;
 
-  // `entry` must be locked; both keep it alive.
+  // `entry` must be locked; both keep it alive. `subject`: the label of what will be written.
   static absl::StatusOr<std::unique_ptr<GenerationTarget>> OfSession(
-      std::shared_ptr<SessionEntry> entry);
+      std::shared_ptr<SessionEntry> entry, const std::string& subject);
   static absl::StatusOr<std::unique_ptr<GenerationTarget>> OfFork(
-      std::shared_ptr<SessionEntry> entry);
+      std::shared_ptr<SessionEntry> entry, const std::string& subject);
   ~GenerationTarget();
   GenerationTarget(const GenerationTarget&) = delete;
   GenerationTarget& operator=(const GenerationTarget&) = delete;
@@ -53,13 +55,20 @@ class GenerationTarget {
   // be gone. No effect on a fork.
   void TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges);
 
+  // In Run, before anything is written.
+  absl::Status CheckWriter() const {
+    return is_stopped() ? SubjectBeingForgottenError() : absl::OkStatus();
+  }
+  // The label is being forgotten in all sessions, or was.
+  bool is_stopped() const { return writer_ != nullptr && writer_->stopped; }
   bool is_fork() const { return fork_ != nullptr; }
 
  private:
   explicit GenerationTarget(std::shared_ptr<SessionEntry> entry) : entry_(std::move(entry)) {}
 
   const std::shared_ptr<SessionEntry> entry_;
-  std::shared_ptr<SessionFork> fork_;  // null: the session itself
+  std::shared_ptr<SessionFork> fork_;       // null: the session itself
+  std::shared_ptr<LabelledWriter> writer_;  // null: without a label
 };
 
 }  // namespace lethe

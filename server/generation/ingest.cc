@@ -21,9 +21,11 @@ absl::Status CheckGoOn(const Call& call) {
 }
 
 // Completes the receipt, and makes inputs and receipt durable.
-absl::Status StoreAppended(const RequestKey& request, SessionEntry* entry, AppendReceipt* receipt) {
+absl::Status StoreAppended(const RequestKey& request, const GenerationTarget& target,
+                           SessionEntry* entry, AppendReceipt* receipt) {
   FairMutexLock lock(&entry->mutex);
   LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
+  LETHE_RETURN_IF_ERROR(target.CheckWriter());
   receipt->num_inputs = session->num_tokens();
   auto answer = std::make_shared<AppendAnswer>(*receipt);
   LETHE_RETURN_IF_ERROR(StoreInputs(request, *answer, entry));
@@ -56,6 +58,7 @@ absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
     const auto count =
         std::min(static_cast<size_t>(kIngestPieceTokens), vocab_ids.size() - num_done);
     return target->Run(call, scheduler, [&](Session* session, const HistoryMark& /*mark*/) {
+      LETHE_RETURN_IF_ERROR(target->CheckWriter());
       const auto ids =
           session->Append(vocab_ids.subspan(num_done, count), options.subject, options.kind);
       if (!ids.ok()) return ids.status();
@@ -89,7 +92,7 @@ absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const C
     LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
     LETHE_RETURN_IF_ERROR(
         CheckBudget(*session, static_cast<int64_t>(command.vocab_ids.size()), "input"));
-    LETHE_ASSIGN_OR_RETURN(target, GenerationTarget::OfSession(entry));
+    LETHE_ASSIGN_OR_RETURN(target, GenerationTarget::OfSession(entry, command.subject));
   }
   IngestOptions options;
   options.subject = command.subject;
@@ -100,7 +103,7 @@ absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const C
   }));
   LETHE_ASSIGN_OR_RETURN(receipt.token_ids,
                          Ingest(command.vocab_ids, options, call, scheduler, target.get()));
-  const absl::Status stored = StoreAppended(command.request, entry.get(), &receipt);
+  const absl::Status stored = StoreAppended(command.request, *target, entry.get(), &receipt);
   if (!stored.ok()) {
     target->TakeBack(scheduler, {receipt.token_ids});
     return stored;

@@ -7,7 +7,8 @@
 // Requires:  nobody else writes to the target.
 // Rejects:   Ingest, AppendInputs: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (SHUTTING_DOWN)
 //            between pieces; INVALID_ARGUMENT, reason CONTEXT_BUDGET with the remaining budget,
-//            when the history has no room; ABORTED (SESSION_BUSY, SESSION_DELETED); INTERNAL.
+//            when the history has no room; ABORTED (SESSION_BUSY, SESSION_DELETED); FAILED_PRECONDITION
+//            (SUBJECT_BEING_FORGOTTEN); INTERNAL.
 // Effects:   all or nothing: on error every piece already ingested is taken back (its token_ids
 //            stay unused).
 // Numerics:  the state does not depend on the pieces (contract C1).

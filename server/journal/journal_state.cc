@@ -49,11 +49,23 @@ absl::StatusOr<JournalState> JournalState::FromRows(absl::Span<const StoredRow> 
       state.meta_rows.push_back(row);
       continue;
     }
+    if (row.kind == RowKind::kSnapshot) {
+      state.snapshot_rows.push_back(row);
+      continue;
+    }
     if (row.kind != RowKind::kInputs) return absl::DataLossError("a row of an unknown kind");
     const auto [place, is_new] = places.try_emplace(row.key, state.segments.size());
     if (is_new) state.segments.push_back(Segment(row.key));
     state.segments[place->second].rows.push_back(row);
   }
+  for (const StoredRow& row : state.snapshot_rows) {
+    if (places.count(row.key) > 0 || row.key == state.meta_key) {
+      return absl::DataLossError("a row is of another kind than it says");
+    }
+  }
+  std::sort(
+      state.snapshot_rows.begin(), state.snapshot_rows.end(),
+      [](const StoredRow& a, const StoredRow& b) { return a.span.num_inputs < b.span.num_inputs; });
   for (Segment& segment : state.segments) {
     std::sort(segment.rows.begin(), segment.rows.end(), [](const StoredRow& a, const StoredRow& b) {
       return a.span.first_id < b.span.first_id;
@@ -89,6 +101,7 @@ uint64_t JournalState::end_id() const { return segments.empty() ? 1 : segments.b
 std::vector<DataKeyRef> JournalState::keys() const {
   std::vector<DataKeyRef> keys = {meta_key};
   for (const Segment& segment : segments) keys.push_back(segment.key);
+  for (const StoredRow& row : snapshot_rows) keys.push_back(row.key);
   for (const StoredRow& row : damaged_rows) keys.push_back(row.key);
   return keys;
 }
@@ -99,6 +112,7 @@ std::vector<int64_t> JournalState::row_ids() const {
     for (const StoredRow& row : rows) ids.push_back(row.row_id);
   };
   add(meta_rows);
+  add(snapshot_rows);
   for (const Segment& segment : segments) add(segment.rows);
   add(damaged_rows);
   return ids;
@@ -200,6 +214,7 @@ absl::StatusOr<std::vector<Segment>> JournalDraft::Reseal(const InputRun& run,
 
 absl::Status JournalDraft::RemoveInputs(absl::Span<const uint64_t> removed_ids, const Inputs& after,
                                         const VectorRows& vectors, SessionStore* store) {
+  if (!removed_ids.empty()) DropSnapshots(removed_ids.front());
   std::vector<Segment> kept;
   for (Segment& segment : next.segments) {
     if (removed_ids.empty() || !IsChanged(segment, removed_ids, after)) {
@@ -217,6 +232,31 @@ absl::Status JournalDraft::RemoveInputs(absl::Span<const uint64_t> removed_ids, 
   return absl::OkStatus();
 }
 
+absl::Status JournalDraft::AddSnapshot(std::string body, uint64_t end_id, int64_t rank,
+                                       SessionStore* store) {
+  LETHE_ASSIGN_OR_RETURN(const DataKeyRef key, TakeKey(store));
+  const RowSpan span{1, end_id, rank};
+  change.add.emplace_back(RowKind::kSnapshot, key, span, std::move(body));
+  StoredRow row;
+  row.row_id = -static_cast<int64_t>(change.add.size());
+  row.span = span;
+  next.snapshot_rows.push_back(row);
+  return absl::OkStatus();
+}
+
+void JournalDraft::DropSnapshots(uint64_t first_id) {
+  std::vector<StoredRow> kept;
+  for (const StoredRow& row : next.snapshot_rows) {
+    if (row.span.end_id <= first_id) {
+      kept.push_back(row);
+      continue;
+    }
+    change.remove.push_back(row.row_id);
+    dead_keys.push_back(row.key);
+  }
+  next.snapshot_rows = std::move(kept);
+}
+
 void JournalDraft::FillIn(absl::Span<const StoredRow> added) {
   LETHE_CHECK(added.size() == change.add.size());
   const auto fill = [&](std::vector<StoredRow>* rows) {
@@ -225,6 +265,7 @@ void JournalDraft::FillIn(absl::Span<const StoredRow> added) {
     }
   };
   fill(&next.meta_rows);
+  fill(&next.snapshot_rows);
   for (Segment& segment : next.segments) fill(&segment.rows);
 }
 

@@ -45,6 +45,8 @@ struct JournalState {
   DataKeyRef meta_key;
   std::vector<StoredRow> meta_rows;
   std::vector<Segment> segments;  // by token_id
+  std::vector<StoredRow>
+      snapshot_rows;  // by rank, each of use with those before it, each under its own key
   std::vector<StoredRow> damaged_rows;
 
   static absl::StatusOr<JournalState> FromRows(absl::Span<const StoredRow> rows);
@@ -84,6 +86,10 @@ struct JournalDraft {
                             const VectorRows& vectors, SessionStore* store);
   // What the rows became.
   void FillIn(absl::Span<const StoredRow> added);
+  // Behind the last stored snapshot. `end_id`: behind the inputs that it was evaluated from, `rank` of them.
+  absl::Status AddSnapshot(std::string body, uint64_t end_id, int64_t rank, SessionStore* store);
+  // Snapshots that were evaluated from an input with this id or a later one; their keys are dead.
+  void DropSnapshots(uint64_t first_id);
 
  private:
   absl::StatusOr<DataKeyRef> TakeKey(SessionStore* store);

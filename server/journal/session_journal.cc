@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/check.h"
-#include "kernels/base/crash_point.h"
 #include "kernels/base/status_macros.h"
 
 namespace lethe {
@@ -70,10 +68,8 @@ absl::Status SessionJournal::Begin(std::string snapshot, std::string name, Sessi
 absl::Status SessionJournal::Destroy(SessionJournal* other, std::string other_delta) {
   MutexLock lock(&write_mutex_);
   MutexLock other_lock(&other->write_mutex_);
-  std::vector<StoreChange> changes(1);
-  changes[0].session = number_;
-  changes[0].remove = state_.row_ids();
-  changes[0].is_all = true;
+  std::vector<StoreChange> changes;
+  changes.push_back(Removal());
   JournalDraft other_draft = other->StartDraft();
   other->delta_bytes_ += other_delta.size();
   if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
@@ -88,10 +84,63 @@ absl::Status SessionJournal::Destroy(SessionJournal* other, std::string other_de
   if (!state_.damaged_rows.empty()) {
     LETHE_ASSIGN_OR_RETURN(keys, store_->Unreferenced(keys));
   }
+  Empty();
+  return store_->Erase(keys);
+}
+
+StoreChange SessionJournal::Removal() const {
+  StoreChange change;
+  change.session = number_;
+  change.remove = state_.row_ids();
+  change.is_all = true;
+  return change;
+}
+
+void SessionJournal::Empty() {
   state_ = JournalState();
   MutexLock drawn_lock(&drawn_mutex_);
   drawn_ = Inputs();
-  return store_->Erase(keys);
+}
+
+absl::Status SessionJournal::BeginImported(const ImportContent& content, SessionJournal* replaced,
+                                           SessionJournal* other,
+                                           std::string other_delta) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  MutexLock lock(&write_mutex_);
+  MutexLock other_lock(&other->write_mutex_);
+  std::optional<MutexLock> replaced_lock;
+  if (replaced != nullptr) replaced_lock.emplace(&replaced->write_mutex_);
+  snapshot_bytes_ = content.snapshot.size();
+  other->delta_bytes_ += other_delta.size();
+  JournalDraft draft = StartDraft();
+  if (content.inputs.size() > 0) {
+    LETHE_RETURN_IF_ERROR(
+        draft.AddInputs({content.inputs, 0, content.inputs.size()}, content.vectors, store_));
+  }
+  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(content.snapshot, true, store_));
+  draft.change.name = content.name;
+  draft.change.name_key = other->state_.meta_key;
+  JournalDraft other_draft = other->StartDraft();
+  if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
+  std::vector<StoreChange> changes;
+  changes.push_back(std::move(draft.change));
+  changes.push_back(std::move(other_draft.change));
+  if (replaced != nullptr) changes.push_back(replaced->Removal());
+  const absl::StatusOr<std::vector<StoredRow>> stored = store_->Apply(changes, Durability::kSynced);
+  if (!stored.ok()) {
+    store_->Erase(draft.new_keys).IgnoreError();
+    return stored.status();
+  }
+  draft.change = std::move(changes[0]);
+  other_draft.change = std::move(changes[1]);
+  const size_t own = draft.change.add.size();
+  draft.FillIn(absl::MakeConstSpan(*stored).first(own));
+  other_draft.FillIn(absl::MakeConstSpan(*stored).subspan(own));
+  state_ = std::move(draft.next);
+  other->state_ = std::move(other_draft.next);
+  if (replaced == nullptr) return absl::OkStatus();
+  const std::vector<DataKeyRef> old_keys = replaced->state_.keys();
+  replaced->Empty();
+  return store_->Erase(old_keys);
 }
 
 absl::Status SessionJournal::StartOver(std::string snapshot) {
@@ -178,6 +227,46 @@ absl::Status SessionJournal::TakeBack(const RemovalContent& content) {
   return absl::OkStatus();
 }
 
+absl::Status SessionJournal::AddSnapshots(std::vector<Snapshot> snapshots, bool instead) {
+  MutexLock lock(&write_mutex_);
+  JournalDraft draft = StartDraft();
+  if (instead) draft.DropSnapshots(0);
+  for (Snapshot& snapshot : snapshots) {
+    LETHE_RETURN_IF_ERROR(
+        draft.AddSnapshot(std::move(snapshot.body), snapshot.end_id, snapshot.rank, store_));
+  }
+  return Apply(std::move(draft), Durability::kHandedOver);
+}
+
+absl::Status SessionJournal::DropSnapshots() { return AddSnapshots({}, true); }
+
+absl::StatusOr<std::vector<std::string>> SessionJournal::ReadSnapshots() {
+  MutexLock lock(&write_mutex_);
+  std::vector<std::string> bodies;
+  for (const StoredRow& row : state_.snapshot_rows) {
+    LETHE_ASSIGN_OR_RETURN(std::string body, store_->Read(number_, row));
+    bodies.push_back(std::move(body));
+  }
+  return bodies;
+}
+
+int64_t SessionJournal::snapshot_rank() const {
+  MutexLock lock(&write_mutex_);
+  return state_.snapshot_rows.empty() ? 0 : state_.snapshot_rows.back().span.num_inputs;
+}
+
+int64_t SessionJournal::num_snapshots() const {
+  MutexLock lock(&write_mutex_);
+  return static_cast<int64_t>(state_.snapshot_rows.size());
+}
+
+int64_t SessionJournal::snapshot_bytes() const {
+  MutexLock lock(&write_mutex_);
+  int64_t bytes = 0;
+  for (const StoredRow& row : state_.snapshot_rows) bytes += row.num_bytes;
+  return bytes;
+}
+
 bool SessionJournal::IsLong() const {
   MutexLock lock(&write_mutex_);
   return delta_bytes_ > std::max(kLongDeltaBytes, 2 * snapshot_bytes_) ||
@@ -190,6 +279,15 @@ absl::Status SessionJournal::Compact(std::string snapshot) {
   delta_bytes_ = 0;
   JournalDraft draft = StartDraft();
   LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), state_.meta_rows.empty(), store_));
+  return Apply(std::move(draft), Durability::kSynced);
+}
+
+absl::Status SessionJournal::Renew(std::string snapshot) {
+  MutexLock lock(&write_mutex_);
+  snapshot_bytes_ = snapshot.size();
+  delta_bytes_ = 0;
+  JournalDraft draft = StartDraft();
+  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), true, store_));
   return Apply(std::move(draft), Durability::kSynced);
 }
 
@@ -236,68 +334,6 @@ int64_t SessionJournal::num_inputs() const {
 bool SessionJournal::is_empty() const {
   MutexLock lock(&write_mutex_);
   return state_.meta_rows.empty();
-}
-
-RecordedChange::RecordedChange(SessionJournal* journal) ABSL_NO_THREAD_SAFETY_ANALYSIS
-    : journal_(journal) {
-  if (journal_ != nullptr) journal_->write_mutex_.Lock();
-}
-
-RecordedChange::~RecordedChange() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (journal_ != nullptr) journal_->write_mutex_.Unlock();
-}
-
-absl::Status RecordedChange::Prepare(JournalDraft draft, const audit::Sha256Digest& leaf_hash) {
-  const absl::StatusOr<std::vector<StoredRow>> added =
-      journal_->store_->Prepare(draft.change, leaf_hash);
-  if (!added.ok()) {
-    journal_->store_->Erase(draft.new_keys).IgnoreError();
-    return added.status();
-  }
-  draft.FillIn(*added);
-  draft_ = std::move(draft);
-  leaf_hash_ = leaf_hash;
-  return absl::OkStatus();
-}
-
-absl::Status RecordedChange::PrepareRemoval(const RemovalContent& content,
-                                            const audit::Sha256Digest& leaf_hash)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (journal_ == nullptr) return absl::OkStatus();
-  JournalDraft draft = journal_->StartDraft();
-  LETHE_RETURN_IF_ERROR(journal_->DraftRemoval(content, &draft));
-  return Prepare(std::move(draft), leaf_hash);
-}
-
-absl::Status RecordedChange::PrepareDelta(std::string delta, const audit::Sha256Digest& leaf_hash)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (journal_ == nullptr) return absl::OkStatus();
-  journal_->delta_bytes_ += delta.size();
-  JournalDraft draft = journal_->StartDraft();
-  draft.AddMeta(std::move(delta));
-  return Prepare(std::move(draft), leaf_hash);
-}
-
-absl::Status RecordedChange::Finish(const Inputs* after) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  if (!draft_.has_value()) return absl::OkStatus();
-  CrashPoint("the record is in the log");
-  LETHE_RETURN_IF_ERROR(journal_->store_->Finish(journal_->number_));
-  journal_->state_ = std::move(draft_->next);
-  if (after != nullptr) journal_->RefreshDrawn(*after);
-  const std::vector<DataKeyRef> dead_keys = std::move(draft_->dead_keys);
-  draft_.reset();
-  return dead_keys.empty() ? absl::OkStatus() : journal_->store_->Erase(dead_keys);
-}
-
-absl::Status RecordedChange::Undo(std::optional<bool> recorded) {
-  if (!draft_.has_value()) return absl::OkStatus();
-  const JournalDraft draft = *std::exchange(draft_, std::nullopt);
-  if (recorded != false) {
-    return journal_->store_->GiveUp(absl::DataLossError(
-        "the audit log failed to append a record and may hold it; a new start settles it"));
-  }
-  LETHE_RETURN_IF_ERROR(journal_->store_->Abandon(journal_->number_));
-  return journal_->store_->Erase(draft.new_keys);
 }
 
 }  // namespace lethe

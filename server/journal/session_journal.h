@@ -40,6 +40,14 @@ struct RemovalContent {
   std::string snapshot;  // of the meta rows, after
 };
 
+// The first content of a session that was not created empty.
+struct ImportContent {
+  const Inputs& inputs;
+  VectorRows vectors;
+  std::string snapshot;  // of the meta rows
+  std::string name;      // as Begin's
+};
+
 class SessionJournal {
  public:
   SessionJournal(SessionStore* store, int64_t number, JournalState state)
@@ -51,6 +59,10 @@ class SessionJournal {
   // session's name is kept too.
   absl::Status Begin(std::string snapshot, std::string name, SessionJournal* other,
                      std::string other_delta);
+  // The same with inputs, and, unless null, in the place of what `replaced` holds: that goes in the same transaction, and
+  // is erased.
+  absl::Status BeginImported(const ImportContent& content, SessionJournal* replaced,
+                             SessionJournal* other, std::string other_delta);
   // This snapshot alone, under a new key, in place of rows that are damaged. Keys that others may use stay.
   absl::Status StartOver(std::string snapshot);
   // Everything of the session goes, and is erased; with a delta of another journal likewise.
@@ -63,9 +75,26 @@ class SessionJournal {
   // Removes inputs without a record: those that a lost client never got.
   absl::Status TakeBack(const RemovalContent& content);
 
+  // Snapshots of the session's state (session.h), each sealed under a key of its own, behind those that are stored or
+  // instead of them; what the process has written is not synced: a snapshot that is lost is only evaluated again. A removal
+  // destroys those that were evaluated from what it removes.
+  struct Snapshot {
+    std::string body;
+    uint64_t end_id = 0;  // behind the inputs that it was evaluated from
+    int64_t rank = 0;     // their number
+  };
+  absl::Status AddSnapshots(std::vector<Snapshot> snapshots, bool instead);
+  absl::Status DropSnapshots();
+  absl::StatusOr<std::vector<std::string>> ReadSnapshots();  // by rank
+  int64_t snapshot_rank() const;                             // of the last; 0: none
+  int64_t num_snapshots() const;
+  int64_t snapshot_bytes() const;
+
   // True when the rows added since the snapshot outweigh it; Compact replaces them by a new one.
   bool IsLong() const;
   absl::Status Compact(std::string snapshot);
+  // The same under a new key: nothing of the old meta rows can be opened any more when this returns.
+  absl::Status Renew(std::string snapshot);
 
   // DATA_LOSS too when inputs are missing that were stored before the last meta row.
   absl::StatusOr<std::vector<std::string>> ReadMeta();
@@ -78,6 +107,10 @@ class SessionJournal {
 
  private:
   friend class RecordedChange;
+  // Removes every row.
+  StoreChange Removal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  // After it was made: forgets the rows.
+  void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   JournalDraft StartDraft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   absl::Status Apply(JournalDraft draft, Durability durability)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);

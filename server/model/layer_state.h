@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 
 #include "audit/state/state_digest.h"
+#include "kernels/base/byte_io.h"
 #include "memory/svdd/sv_memory.h"
 #include "server/model/config.h"
 #include "server/model/weights.h"
@@ -35,6 +36,8 @@ class LayerSnapshot {
  public:
   virtual ~LayerSnapshot() = default;
   virtual size_t state_bytes() const = 0;
+  // As LayerState::ReadSnapshot takes it.
+  virtual void AppendTo(ByteWriter* out) const = 0;
 };
 
 class LayerState {
@@ -43,6 +46,14 @@ class LayerState {
   virtual absl::Status Forward(int64_t count, absl::Span<float> x, Workspace* workspace) = 0;
   virtual std::unique_ptr<LayerSnapshot> Snapshot() const = 0;
   virtual absl::Status Restore(const LayerSnapshot& snapshot) = 0;
+  // A snapshot that AppendTo wrote, of a layer with this configuration. DATA_LOSS for bytes that it does not write.
+  virtual absl::StatusOr<std::unique_ptr<LayerSnapshot>> ReadSnapshot(ByteReader* in) const = 0;
+  // What Restore of a read snapshot needs of the tokens of ranks first ... end - 1 besides it; in a layer that has taken
+  // no token, ReadInputs puts it behind what was read before.
+  virtual void AppendInputs(int64_t /*first*/, int64_t /*end*/, ByteWriter* /*out*/) const {}
+  virtual absl::Status ReadInputs(int64_t /*first*/, int64_t /*end*/, ByteReader* /*in*/) {
+    return absl::OkStatus();
+  }
   virtual std::unique_ptr<LayerState> Clone() const = 0;
   // Appends this layer's parts; names start with `prefix` ("layer.3").
   virtual void AppendDigestParts(const std::string& prefix, audit::StateParts* parts) const = 0;

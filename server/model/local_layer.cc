@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "kernels/base/fault.h"
+#include "kernels/base/status_macros.h"
 #include "kernels/math/math.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/window_attention/window_attention.h"
@@ -15,6 +16,10 @@ class LocalSnapshot final : public LayerSnapshot {
   LocalSnapshot(const CausalConvState& conv_state, const WindowAttentionState& window_state)
       : conv(conv_state), window(window_state) {}
   size_t state_bytes() const override { return conv.state_bytes() + window.state_bytes(); }
+  void AppendTo(ByteWriter* out) const override {
+    conv.AppendTo(out);
+    window.AppendTo(out);
+  }
 
   const CausalConvState conv;
   const WindowAttentionState window;
@@ -64,6 +69,13 @@ class LocalLayerState final : public LayerState {
     window_ = local->window;
     return absl::OkStatus();
   }
+  absl::StatusOr<std::unique_ptr<LayerSnapshot>> ReadSnapshot(ByteReader* in) const override {
+    CausalConvState conv(conv_.num_channels(), conv_.width());
+    WindowAttentionState window(window_.shape());
+    LETHE_RETURN_IF_ERROR(conv.Read(in));
+    LETHE_RETURN_IF_ERROR(window.Read(in));
+    return std::make_unique<LocalSnapshot>(conv, window);
+  }
   std::unique_ptr<LayerState> Clone() const override {
     return std::make_unique<LocalLayerState>(*this);
   }
@@ -88,6 +100,7 @@ class LocalLayerState final : public LayerState {
 class MlpSnapshot final : public LayerSnapshot {
  public:
   size_t state_bytes() const override { return 0; }
+  void AppendTo(ByteWriter* /*out*/) const override {}
 };
 
 class MlpLayerState final : public LayerState {
@@ -103,6 +116,9 @@ class MlpLayerState final : public LayerState {
     return std::make_unique<MlpSnapshot>();
   }
   absl::Status Restore(const LayerSnapshot& /*snapshot*/) override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<LayerSnapshot>> ReadSnapshot(ByteReader* /*in*/) const override {
+    return std::make_unique<MlpSnapshot>();
+  }
   std::unique_ptr<LayerState> Clone() const override {
     return std::make_unique<MlpLayerState>(*this);
   }

@@ -84,6 +84,11 @@ class MemoryGroup {
   // Of the memory alone, for a ladder of a bank; null for sv.
   std::unique_ptr<MemorySnapshot> TakeMemorySnapshot() const;
   absl::Status Restore(const Snapshot& snapshot);
+  // layer_state.h, of this group.
+  static void AppendSnapshot(const Snapshot& snapshot, ByteWriter* out);
+  absl::StatusOr<Snapshot> ReadSnapshot(ByteReader* in) const;
+  void AppendInputs(int64_t first, int64_t end, ByteWriter* out) const;
+  absl::Status ReadInputs(ByteReader* in);
   absl::Status RestoreMemory(const MemorySnapshot& snapshot);
   std::unique_ptr<MemoryGroup> Clone() const;
   // This sv group after a change of its tokens (svdd::SvEdit).

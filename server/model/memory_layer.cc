@@ -24,6 +24,11 @@ class MemoryLayerSnapshot final : public LayerSnapshot {
     for (const MemoryGroup::Snapshot& group : groups) bytes += MemoryGroup::SnapshotBytes(group);
     return bytes;
   }
+  // Of a whole layer, none of a replay.
+  void AppendTo(ByteWriter* out) const override {
+    for (const MemoryGroup::Snapshot& group : groups) MemoryGroup::AppendSnapshot(group, out);
+    out->I64(num_stored);
+  }
   std::vector<MemoryGroup::Snapshot> groups;
   int64_t num_stored = 0;  // of a bank: tokens that it had taken
 };
@@ -146,9 +151,37 @@ absl::Status MemoryLayerState::Restore(const LayerSnapshot& snapshot) {
     LETHE_RETURN_IF_ERROR(groups_[i]->Restore(memory->groups[i]));
   }
   if (is_bank()) {
+    if (memory->num_stored > bank_->stored.size()) {
+      return absl::InvalidArgumentError("snapshot of more tokens than the layer has taken");
+    }
     bank_->stored.Truncate(memory->num_stored);
     bank_->last = BankToken();
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LayerSnapshot>> MemoryLayerState::ReadSnapshot(
+    ByteReader* in) const {
+  auto snapshot = std::make_unique<MemoryLayerSnapshot>();
+  for (const std::unique_ptr<MemoryGroup>& group : groups_) {
+    LETHE_ASSIGN_OR_RETURN(MemoryGroup::Snapshot read, group->ReadSnapshot(in));
+    snapshot->groups.push_back(std::move(read));
+  }
+  LETHE_RETURN_IF_ERROR(in->I64(&snapshot->num_stored));
+  if (snapshot->num_stored < 0) return absl::DataLossError("a snapshot of another layer");
+  return snapshot;
+}
+
+void MemoryLayerState::AppendInputs(int64_t first, int64_t end, ByteWriter* out) const {
+  for (const std::unique_ptr<MemoryGroup>& group : groups_) group->AppendInputs(first, end, out);
+}
+
+absl::Status MemoryLayerState::ReadInputs(int64_t first, int64_t end, ByteReader* in) {
+  for (const std::unique_ptr<MemoryGroup>& group : groups_) {
+    LETHE_RETURN_IF_ERROR(group->ReadInputs(in));
+  }
+  if (!is_bank()) return absl::OkStatus();
+  for (int64_t rank = first; rank < end; ++rank) bank_->stored.Append(nullptr);
   return absl::OkStatus();
 }
 

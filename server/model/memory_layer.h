@@ -63,6 +63,10 @@ class MemoryLayerState final : public LayerState {
   absl::Status Forward(int64_t count, absl::Span<float> x, Workspace* workspace) override;
   std::unique_ptr<LayerSnapshot> Snapshot() const override;
   absl::Status Restore(const LayerSnapshot& snapshot) override;
+  absl::StatusOr<std::unique_ptr<LayerSnapshot>> ReadSnapshot(ByteReader* in) const override;
+  void AppendInputs(int64_t first, int64_t end, ByteWriter* out) const override;
+  // A bank's stored inputs of these ranks are not known: evaluated again when they are needed.
+  absl::Status ReadInputs(int64_t first, int64_t end, ByteReader* in) override;
   std::unique_ptr<LayerState> Clone() const override;
   void AppendDigestParts(const std::string& prefix, audit::StateParts* parts) const override;
   size_t state_bytes() const override;

@@ -159,4 +159,29 @@ void MemoryGroup::UpdateTrees() {
   }
 }
 
+void MemoryGroup::AppendSnapshot(const Snapshot& snapshot, ByteWriter* out) {
+  for (const CausalConvState* tail : {&snapshot.tails.q, &snapshot.tails.k, &snapshot.tails.v}) {
+    tail->AppendTo(out);
+  }
+  snapshot.memory->AppendTo(out);
+}
+
+absl::StatusOr<MemoryGroup::Snapshot> MemoryGroup::ReadSnapshot(ByteReader* in) const {
+  Snapshot snapshot;
+  snapshot.tails = EmptyTails();
+  for (CausalConvState* tail : {&snapshot.tails.q, &snapshot.tails.k, &snapshot.tails.v}) {
+    LETHE_RETURN_IF_ERROR(tail->Read(in));
+  }
+  LETHE_ASSIGN_OR_RETURN(snapshot.memory, memory_->ReadSnapshot(in));
+  return snapshot;
+}
+
+void MemoryGroup::AppendInputs(int64_t first, int64_t end, ByteWriter* out) const {
+  if (sv_memory_ != nullptr) sv_memory_->AppendInputs(first, end, out);
+}
+
+absl::Status MemoryGroup::ReadInputs(ByteReader* in) {
+  return sv_memory_ != nullptr ? sv_memory_->ReadInputs(in) : absl::OkStatus();
+}
+
 }  // namespace lethe

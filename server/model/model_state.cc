@@ -8,6 +8,7 @@
 
 #include "kernels/base/byte_io.h"
 #include "kernels/base/check.h"
+#include "kernels/base/fault.h"
 #include "kernels/base/number_text.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/rms_norm/rms_norm.h"
@@ -158,11 +159,14 @@ absl::Status ModelState::EvaluateBlock(absl::Span<const int32_t> vocab_ids,
 
 void ModelState::Embed(absl::Span<const int32_t> vocab_ids, absl::Span<float> x) const {
   const int64_t width = model_->config().width;
+  const float scale = FaultActive(Fault::kConstantChanged) ? 1.0f + 0x1.0p-12f : 1.0f;
   for (size_t t = 0; t < vocab_ids.size(); ++t) {
     const int64_t vocab_id = vocab_ids[t];
     LETHE_CHECK(vocab_id >= 0 && vocab_id < model_->config().vocab_size);
-    std::copy_n(model_->head().embed.begin() + vocab_id * width, width,
-                x.begin() + static_cast<int64_t>(t) * width);
+    std::transform(model_->head().embed.begin() + vocab_id * width,
+                   model_->head().embed.begin() + (vocab_id + 1) * width,
+                   x.begin() + static_cast<int64_t>(t) * width,
+                   [scale](float value) { return scale * value; });
   }
 }
 

@@ -7,7 +7,9 @@
 // Requires:  vocab_ids in [0, vocab_size) (checked by LETHE_CHECK); Restore: a complete snapshot of
 //            this object or of one that it was cloned or edited (bank_edit.h) from, the tokens before
 //            which have not changed since, with snapshot.num_tokens() <= num_tokens().
-// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. Evaluate: INTERNAL when
+// Rejects:   Create: INVALID_ARGUMENT that names the option and its range. ReadSnapshot: DATA_LOSS for bytes that
+//            WriteSnapshot of such a state does not write, or that do not go on where the one before ended; then only
+//            destruction may follow. Evaluate: INTERNAL when
 //            an activation is not finite, and what a Memory rejects; then only Restore or
 //            destruction may follow.
 // Effects:   Evaluate advances the state. Restore leaves no byte that depends on a later token.
@@ -26,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "audit/state/state_digest.h"
@@ -86,6 +89,11 @@ class ModelState {
 
   std::shared_ptr<const ModelSnapshot> Snapshot() const;
   absl::Status Restore(const ModelSnapshot& snapshot);
+  // A complete snapshot of this state as bytes, for a state that begins anew, with what it needs of the tokens from
+  // `inputs_from` on: the rank of the snapshot that is read before it, or 0.
+  std::string WriteSnapshot(const ModelSnapshot& snapshot, int64_t inputs_from) const;
+  // In a state that has evaluated nothing: the snapshot, for Restore, which takes the last one that was read.
+  absl::StatusOr<std::shared_ptr<const ModelSnapshot>> ReadSnapshot(absl::string_view bytes);
   std::unique_ptr<ModelState> Clone() const;
 
   // Parts "options" ... of docs/state-digest.md, n included.
@@ -133,6 +141,7 @@ class ModelState {
   size_t max_stored_bytes_;
   std::shared_ptr<const std::vector<LayerConfig>> layer_configs_;  // the model's with the overrides
   int64_t num_tokens_ = 0;
+  int64_t num_read_ = 0;  // rank of the last snapshot that was read
   std::vector<std::unique_ptr<LayerState>> layers_;
   WipedFloats features_;  // residual stream of the last token after the last layer, [width]
   std::unique_ptr<Workspace> workspace_;

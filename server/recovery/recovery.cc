@@ -13,6 +13,7 @@
 
 #include "audit/certificate/opening.h"
 #include "kernels/base/status_macros.h"
+#include "server/certification/migration.h"
 #include "server/diagnostics/log.h"
 #include "server/model/model.h"
 #include "server/model/numerics_id.h"
@@ -84,6 +85,10 @@ absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
   return checked;
 }
 
+bool IsMoved(const SavedSession& saved) {
+  return saved.numerics_id != NumericsId() || saved.device_kind != kDeviceKind;
+}
+
 SessionEntry::Stored StoredOf(const RecoverySources& sources, const SavedSession& saved,
                               const std::shared_ptr<const Model>& model) {
   SessionEntry::Stored stored;
@@ -112,7 +117,14 @@ std::shared_ptr<SessionEntry> MakeEntry(const RecoverySources& sources, Checked 
   auto entry = std::make_shared<SessionEntry>(std::move(stored));
   FairMutexLock lock(&entry->mutex);
   if (available) entry->restore = RestoreFrom(*entry, saved.counters, saved.selected);
+  if (available && IsMoved(saved)) {
+    const audit::Arithmetic from{saved.numerics_id, saved.device_kind};
+    entry->on_restored =
+        [from, trail = sources.trail](SessionEntry* restored)
+            ABSL_NO_THREAD_SAFETY_ANALYSIS { return RecordMigration(from, *trail, restored); };
+  }
   entry->mark = saved.mark;
+  entry->num_exports = saved.counters.num_exports;
   const audit::Sha256Digest newest =
       saved.record_refs.empty() ? audit::Sha256Digest{} : saved.record_refs.back().leaf_hash;
   entry->records =
@@ -171,7 +183,7 @@ void RecoverOne(const RecoverySources& sources, int64_t number, absl::Span<const
   if (model != nullptr || !saved.model.has_value()) {
     ++summary->num_sessions;
     summary->num_inputs += checked->journal->num_inputs();
-    if (saved.numerics_id != NumericsId() || saved.device_kind != kDeviceKind) ++summary->num_moved;
+    if (IsMoved(saved)) ++summary->num_moved;
   }
   registry->Adopt(MakeEntry(sources, *std::move(checked), model));
 }
@@ -223,7 +235,8 @@ absl::StatusOr<RecoverySummary> RecoverSessions(const RecoverySources& sources,
   LETHE_RETURN_IF_ERROR(RecoverRegistry(sources, by_session[kRegistryNumber],
                                         incomplete.count(kRegistryNumber) > 0, registry, &summary));
   for (const auto& [number, rows] : by_session) {
-    if (number == kRegistryNumber) continue;
+    const bool is_job = !rows.empty() && rows.front().kind == RowKind::kJob;
+    if (number == kRegistryNumber || is_job) continue;
     RecoverOne(sources, number, rows, incomplete.count(number) > 0, registry, &summary);
   }
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

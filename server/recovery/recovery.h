@@ -11,7 +11,7 @@
 //            record that the log does not hold is quarantined: it stays on disk as it is, says so to whoever asks for it,
 //            is reported and never served, and can be deleted. One whose model is not loaded (by digest) waits likewise:
 //            other weights would make another session of it. One that was stored under another numerics id or device
-//            kind is served; its digest is that of a fresh session here, and it is reported. When the registry's own
+//            kind is evaluated here when it is first used, and a migrate record says so before it is served (migration.h). When the registry's own
 //            rows are damaged it starts without them, and this is reported.
 // Numerics:  none here.
 // Threads:   RecoverSessions: one thread. CheckStoredSessions: safe; it holds one session's lock at a time.
@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 
 #include "audit/log/audit_log.h"
+#include "server/certification/audit_trail.h"
 #include "server/session_registry/model_set.h"
 #include "server/session_registry/session_registry.h"
 #include "server/store/session_store.h"
@@ -36,6 +37,7 @@ struct RecoverySources {
   const audit::AuditLog* log = nullptr;
   const ModelSet* models = nullptr;
   size_t stored_input_bytes = kDefaultStoredInputBytes;
+  const AuditTrail* trail = nullptr;  // outlives the sessions
 };
 
 struct RecoverySummary {

@@ -1,7 +1,11 @@
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
 #include "lethe/v1/forgetting.grpc.pb.h"
@@ -10,10 +14,16 @@
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
+#include "server/rpc/subject_conversion.h"
 #include "server/rpc/validation.h"
+#include "server/session_registry/page_token.h"
 
 namespace lethe {
 namespace {
+
+// A watcher hears of a job at most once in this time, and looks whether its client is gone at least once a second.
+constexpr std::chrono::milliseconds kWatchPause{100};
+constexpr std::chrono::seconds kWatchLook{1};
 
 absl::StatusOr<ForgetSelector> ReadTokens(const v1::TokenSelection& tokens) {
   const size_t count =
@@ -50,19 +60,6 @@ absl::StatusOr<ForgetSelector> ReadSelection(const v1::ForgetSelection& selectio
       break;
   }
   return InvalidFieldError("selection", "one of tokens, subject, before_token_id, everything");
-}
-
-absl::StatusOr<DerivedPolicy> ReadPolicy(v1::DerivedPolicy policy) {
-  switch (policy) {
-    case v1::DERIVED_POLICY_KEEP_AND_REPORT:
-      return DerivedPolicy::kKeepAndReport;
-    case v1::DERIVED_POLICY_FORGET_DERIVED:
-      return DerivedPolicy::kForgetDerived;
-    case v1::DERIVED_POLICY_FAIL:
-      return DerivedPolicy::kFail;
-    default:
-      return InvalidFieldError("derived_policy", "KEEP_AND_REPORT, FORGET_DERIVED or FAIL");
-  }
 }
 
 absl::StatusOr<std::optional<ForgetWay>> ReadWay(v1::ForgetWay way) {
@@ -108,7 +105,7 @@ class ForgettingService final : public v1::ForgettingService::Service {
 
   grpc::Status Forget(grpc::ServerContext* context, const v1::ForgetRequest* request,
                       v1::ForgetResponse* response) override {
-    return Serve("Forget", context, core_, [&](const Call& call) -> absl::Status {
+    return ServeErasing("Forget", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
       ForgetCommand command;
       LETHE_ASSIGN_OR_RETURN(command.selector, ReadSelection(request->selection()));
@@ -123,6 +120,112 @@ class ForgettingService final : public v1::ForgettingService::Service {
                              ForgetInputs(command, call, &core_->scheduler, core_->trail, entry));
       SetReceipt(entry->session_id, receipt, response);
       return absl::OkStatus();
+    });
+  }
+
+  grpc::Status ForgetSubject(grpc::ServerContext* context, const v1::ForgetSubjectRequest* request,
+                             v1::ForgetSubjectResponse* response) override {
+    return Serve("ForgetSubject", context, core_, [&](const Call& call) -> absl::Status {
+      LETHE_ASSIGN_OR_RETURN(const SubjectCommand command, ReadSubjectCommand(*request));
+      if (request->validate_only()) {
+        LETHE_ASSIGN_OR_RETURN(const SubjectPlan plan, core_->subjects.Plan(command, call));
+        SetSubjectPlan(plan, response->mutable_plan());
+        return absl::OkStatus();
+      }
+      LETHE_ASSIGN_OR_RETURN(const SubjectProgress job, core_->subjects.Start(command));
+      SetSubjectJob(job, response->mutable_job());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status GetSubjectJob(grpc::ServerContext* context, const v1::GetSubjectJobRequest* request,
+                             v1::GetSubjectJobResponse* response) override {
+    return Serve("GetSubjectJob", context, core_, [&](const Call& /*call*/) -> absl::Status {
+      LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
+      LETHE_ASSIGN_OR_RETURN(const SubjectProgress job, core_->subjects.Find(request->job_id()));
+      SetSubjectJob(job, response->mutable_job());
+      if (job.stage != JobStage::kDone) return absl::OkStatus();
+      LETHE_ASSIGN_OR_RETURN(const SubjectSummaryText summary,
+                             core_->subjects.Summary(request->job_id()));
+      SetSubjectSummary(summary, response->mutable_summary());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status WatchSubjectJob(grpc::ServerContext* context,
+                               const v1::WatchSubjectJobRequest* request,
+                               grpc::ServerWriter<v1::WatchSubjectJobResponse>* writer) override {
+    return Serve("WatchSubjectJob", context, core_, [&](const Call& call) -> absl::Status {
+      LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
+      LETHE_ASSIGN_OR_RETURN(SubjectProgress job, core_->subjects.Find(request->job_id()));
+      while (true) {
+        v1::WatchSubjectJobResponse response;
+        SetSubjectJob(job, response.mutable_job());
+        if (!writer->Write(response)) return absl::CancelledError("the client went away");
+        if (job.stage == JobStage::kDone) return absl::OkStatus();
+        std::this_thread::sleep_for(kWatchPause);
+        const uint64_t seen = job.version;
+        while (job.version == seen) {
+          LETHE_RETURN_IF_ERROR(call.Check());
+          if (call.stopping()) {
+            return WithErrorInfo(absl::UnavailableError("the server is shutting down"),
+                                 {"SHUTTING_DOWN", {}});
+          }
+          LETHE_ASSIGN_OR_RETURN(
+              job, core_->subjects.Wait(request->job_id(), seen,
+                                        std::chrono::steady_clock::now() + kWatchLook));
+        }
+      }
+    });
+  }
+
+  grpc::Status ListSubjectJobs(grpc::ServerContext* context,
+                               const v1::ListSubjectJobsRequest* request,
+                               v1::ListSubjectJobsResponse* response) override {
+    return Serve("ListSubjectJobs", context, core_, [&](const Call& /*call*/) -> absl::Status {
+      LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request->page_size(), 100, 1000));
+      // The token is the last id of the page before.
+      LETHE_RETURN_IF_ERROR(CheckSessionPageToken(request->page_token()));
+      auto page = core_->subjects.List(request->page_token(), static_cast<size_t>(size) + 1);
+      const bool more = page.size() > static_cast<size_t>(size);
+      if (more) page.pop_back();
+      for (const SubjectProgress& job : page) SetSubjectJob(job, response->add_jobs());
+      if (more) response->set_next_page_token(page.back().job_id);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status ListSubjectOutcomes(grpc::ServerContext* context,
+                                   const v1::ListSubjectOutcomesRequest* request,
+                                   v1::ListSubjectOutcomesResponse* response) override {
+    return Serve("ListSubjectOutcomes", context, core_, [&](const Call& /*call*/) -> absl::Status {
+      LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
+      LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request->page_size(), 1000, 10'000));
+      const std::string scope = absl::StrCat("ListSubjectOutcomes ", request->job_id());
+      PageToken token;
+      if (!request->page_token().empty()) {
+        LETHE_ASSIGN_OR_RETURN(token, ParsePageToken(scope, request->page_token()));
+      }
+      LETHE_ASSIGN_OR_RETURN(std::vector<SubjectOutcome> page,
+                             core_->subjects.Outcomes(request->job_id(), token.position,
+                                                      static_cast<size_t>(size) + 1));
+      const bool more = page.size() > static_cast<size_t>(size);
+      if (more) page.pop_back();
+      for (const SubjectOutcome& outcome : page) {
+        SetSubjectOutcome(outcome, response->add_outcomes());
+      }
+      const uint64_t end = token.position + page.size();
+      if (more) response->set_next_page_token(WritePageToken(scope, {0, 0, end}));
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status DeleteSubjectJob(grpc::ServerContext* context,
+                                const v1::DeleteSubjectJobRequest* request,
+                                v1::DeleteSubjectJobResponse* /*response*/) override {
+    return Serve("DeleteSubjectJob", context, core_, [&](const Call& /*call*/) -> absl::Status {
+      LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
+      return core_->subjects.Delete(request->job_id());
     });
   }
 

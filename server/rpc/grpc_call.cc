@@ -7,6 +7,7 @@
 #include "server/diagnostics/log.h"
 #include "server/error/error_info.h"
 #include "server/rpc/status_conversion.h"
+#include "server/wiping/dead_stacks.h"
 
 namespace lethe {
 
@@ -22,8 +23,12 @@ absl::Status GrpcCall::Check() const {
   return absl::OkStatus();
 }
 
-grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,
-                   const std::function<absl::Status(const Call&)>& handler) {
+namespace {
+
+// Not part of Serve, whose frame stays when the stack below it is wiped.
+__attribute__((noinline)) grpc::Status Handle(
+    const char* method, const grpc::ServerContext* context, const ServerCore* core,
+    const std::function<absl::Status(const Call&)>& handler) {
   const auto start = std::chrono::steady_clock::now();
   const GrpcCall call(context, core);
   absl::Status status = call.Check();
@@ -39,6 +44,25 @@ grpc::Status Serve(const char* method, const grpc::ServerContext* context, const
     LogDebug(line);
   }
   return ToGrpcStatus(status);
+}
+
+}  // namespace
+
+grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,
+                   const std::function<absl::Status(const Call&)>& handler) {
+  grpc::Status answer = Handle(method, context, core, handler);
+  // While this thread waits for its next call, what the handler left would lie between the slots that gRPC's frames
+  // use, where a later WipeDeadStacks does not reach it.
+  WipeOwnDeadStack();
+  return answer;
+}
+
+grpc::Status ServeErasing(const char* method, const grpc::ServerContext* context,
+                          const ServerCore* core,
+                          const std::function<absl::Status(const Call&)>& handler) {
+  grpc::Status answer = Serve(method, context, core, handler);
+  if (const absl::Status wiped = WipeDeadStacks(); !wiped.ok()) core->on_failure(wiped);
+  return answer;
 }
 
 }  // namespace lethe

@@ -1,4 +1,4 @@
-// GrpcCall, Serve: one RPC as the inner layers see it, and the frame around every handler.
+// GrpcCall, Serve, ServeErasing: one RPC as the inner layers see it, and the frame around every handler.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -44,6 +44,12 @@ class GrpcCall : public Call {
 
 grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,
                    const std::function<absl::Status(const Call&)>& handler);
+
+// Serve for a call that erases: before it is answered, what the handlers of earlier calls, and of this one, left on the
+// stacks of the server's threads is wiped too (server/wiping). Ends the process when a thread cannot be reached.
+grpc::Status ServeErasing(const char* method, const grpc::ServerContext* context,
+                          const ServerCore* core,
+                          const std::function<absl::Status(const Call&)>& handler);
 
 }  // namespace lethe
 

@@ -140,7 +140,7 @@ class MemoryService final : public v1::MemoryService::Service {
 
   grpc::Status EvictReserve(grpc::ServerContext* context, const v1::EvictReserveRequest* request,
                             v1::EvictReserveResponse* response) override {
-    return Serve("EvictReserve", context, core_, [&](const Call& call) -> absl::Status {
+    return ServeErasing("EvictReserve", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, request->session_id()));
       LETHE_RETURN_IF_ERROR(CheckNonce(request->nonce()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));

@@ -71,6 +71,7 @@ void SetSession(const SessionEntry& entry, v1::Session* message) {
   message->set_num_snapshots(info.num_snapshots);
   message->set_num_support_vectors(info.num_support_vectors);
   message->set_audit_seq(info.audit_seq);
+  message->set_num_exports(info.num_exports);
   message->mutable_create_time()->set_seconds(entry.create_time_us / 1'000'000);
   message->mutable_create_time()->set_nanos(
       static_cast<int32_t>(entry.create_time_us % 1'000'000 * 1'000));

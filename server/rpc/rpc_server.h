@@ -5,7 +5,7 @@
 // Units:     seconds, bytes.
 // Requires:  core outlives the server.
 // Rejects:   Start: INVALID_ARGUMENT for an address that is not HOST:PORT; UNAVAILABLE when the
-//            address cannot be listened on (in use, not ours).
+//            address cannot be listened on (in use, not ours). Calls: UNIMPLEMENTED when the request is compressed.
 // Effects:   Start serves until Shutdown or destruction. Shutdown: health says NOT_SERVING, no call
 //            is accepted any more, running calls may go on for drain_seconds, then streams end with
 //            FinishReason SHUTDOWN and what still runs is cancelled.

@@ -14,9 +14,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "absl/status/status.h"
+
 #include "server/certification/audit_trail.h"
+#include "server/forget_subject/subject_forgetter.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/model_set.h"
 #include "server/session_registry/session_registry.h"
@@ -33,6 +37,9 @@ struct ServerCore {
   size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session
   int64_t max_vectors = 65'536;                          // that a vector session holds
   AuditTrail trail;
+  // Something that was to be erased may be there still: ends the process.
+  std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
+  SubjectForgetter subjects{{&sessions, &scheduler, &trail}};
   std::string record_spki;  // DER of the key that signs records
   // Running streams end at their next token boundary.
   std::atomic<bool> stopping{false};

@@ -11,6 +11,7 @@
 #include "server/rpc/input_listing.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
+#include "server/rpc/transfer_calls.h"
 #include "server/rpc/validation.h"
 #include "server/session_registry/page_token.h"
 
@@ -92,7 +93,7 @@ class SessionService final : public v1::SessionService::Service {
 
   grpc::Status DeleteSession(grpc::ServerContext* context, const v1::DeleteSessionRequest* request,
                              v1::DeleteSessionResponse* response) override {
-    return Serve("DeleteSession", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return ServeErasing("DeleteSession", context, core_, [&](const Call& /*call*/) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       LETHE_RETURN_IF_ERROR(CheckSessionId(request->session_id()));
       LETHE_ASSIGN_OR_RETURN(
@@ -147,6 +148,21 @@ class SessionService final : public v1::SessionService::Service {
                 response->mutable_digest());
       response->set_num_inputs(session->num_tokens());
       return absl::OkStatus();
+    });
+  }
+
+  grpc::Status ExportSession(grpc::ServerContext* context, const v1::ExportSessionRequest* request,
+                             grpc::ServerWriter<v1::ExportSessionResponse>* writer) override {
+    return Serve("ExportSession", context, core_, [&](const Call& call) -> absl::Status {
+      return ServeExport(*request, call, core_, writer);
+    });
+  }
+
+  grpc::Status ImportSession(grpc::ServerContext* context,
+                             grpc::ServerReader<v1::ImportSessionRequest>* reader,
+                             v1::ImportSessionResponse* response) override {
+    return ServeErasing("ImportSession", context, core_, [&](const Call& call) -> absl::Status {
+      return ServeImport(call, core_, reader, response);
     });
   }
 

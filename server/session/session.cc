@@ -39,28 +39,6 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const M
   return session;
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Rebuild(std::shared_ptr<const Model> model,
-                                                          const SessionOptions& options,
-                                                          Inputs inputs, uint64_t next_token_id) {
-  const int64_t vocab_size = model->config().vocab_size;
-  LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Create(std::move(model), options));
-  const int64_t count = inputs.size();
-  bool fits = count <= session->max_tokens() &&
-              (count == 0 || inputs.at(count - 1).token_id < next_token_id);
-  for (int64_t rank = 0; rank < count && fits; ++rank) {
-    const int32_t vocab_id = inputs.at(rank).vocab_id;
-    fits = vocab_id >= 0 && vocab_id < vocab_size;
-    if (fits) ++session->repetition_counts_[static_cast<size_t>(vocab_id)];
-  }
-  if (!fits) return absl::DataLossError("stored inputs: no history of this model");
-  session->inputs_ = std::move(inputs);
-  session->next_token_id_ = next_token_id;
-  LETHE_RETURN_IF_ERROR(
-      EvaluateRange(session->inputs_, 0, count, count, session->state_.get(), &session->ladder_));
-  session->ladder_.Prune(count);
-  return session;
-}
-
 int64_t Session::max_tokens() const { return model_->config().max_tokens; }
 
 absl::Status Session::CheckAppend(absl::Span<const int32_t> vocab_ids,

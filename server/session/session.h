@@ -49,6 +49,13 @@ struct SessionOptions {
   size_t stored_input_bytes = kDefaultStoredInputBytes;
 };
 
+// A boundary state of a session as bytes, for Rebuild.
+struct SnapshotBytes {
+  int64_t rank = 0;
+  int64_t inputs_from = 0;  // the rank of the one that is to be read before it; 0: none
+  std::string bytes;
+};
+
 // Set in the token_ids that a fork gives out.
 inline constexpr uint64_t kForkTokenIdBit = uint64_t{1} << 63;
 
@@ -79,6 +86,17 @@ class Session final : public AnySession {
   static absl::StatusOr<std::unique_ptr<Session>> Rebuild(std::shared_ptr<const Model> model,
                                                           const SessionOptions& options,
                                                           Inputs inputs, uint64_t next_token_id);
+  // The same from snapshots of it, by rank, each with those before it: evaluates only what is behind the last. DATA_LOSS
+  // too when they are not of such a session.
+  static absl::StatusOr<std::unique_ptr<Session>> Resume(std::shared_ptr<const Model> model,
+                                                         const SessionOptions& options,
+                                                         Inputs inputs, uint64_t next_token_id,
+                                                         absl::Span<const std::string> snapshots);
+  // Of the snapshots held behind `rank` (0, or that of a snapshot stored before): the last, and before it at distances
+  // from the head that double, at most `max_count`; by rank.
+  std::vector<SnapshotBytes> SnapshotsBehind(int64_t rank, int max_count) const;
+  // Of the last snapshot that SnapshotsBehind could give.
+  int64_t resumable_rank() const;
   ~Session() override;
 
   // Evaluates and retains vocab_ids; returns their token_ids. `kind` is kPrompt or kAppended.
@@ -159,6 +177,8 @@ class Session final : public AnySession {
   Session(std::shared_ptr<const Model> model, const SessionOptions& options,
           std::unique_ptr<ModelState> state);
 
+  // An empty session takes over the bookkeeping of its history, not evaluated yet.
+  absl::Status TakeInputs(Inputs inputs, uint64_t next_token_id);
   absl::Status CheckAppend(absl::Span<const int32_t> vocab_ids, absl::string_view subject) const;
   absl::StatusOr<std::vector<uint64_t>> AppendChecked(absl::Span<const int32_t> vocab_ids,
                                                       absl::string_view subject, InputKind kind);

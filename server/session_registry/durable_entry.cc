@@ -49,6 +49,13 @@ absl::Status ReserveIds(uint64_t end, SessionEntry* entry) {
   return WithStoreReason(entry->journal->AddMeta(WriteDelta(delta), Durability::kHandedOver));
 }
 
+absl::Status StoreCounters(SessionEntry* entry) {
+  if (entry->journal == nullptr) return absl::OkStatus();
+  SavedDelta delta;
+  delta.counters = CountersOf(*entry);
+  return WithStoreReason(entry->journal->AddMeta(WriteDelta(delta), Durability::kSynced));
+}
+
 absl::Status StoreTakenBack(const AnyStagedForget& staged, SessionEntry* entry) {
   if (entry->journal == nullptr) return absl::OkStatus();
   const ForgetResult& result = staged.result();

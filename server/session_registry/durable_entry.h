@@ -1,4 +1,4 @@
-// StoreInputs, ReserveIds, StoreTakenBack: what a session that is stored writes to its journal.
+// StoreInputs, ReserveIds, StoreCounters, StoreTakenBack: what a session that is stored writes to its journal.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -7,7 +7,7 @@
 // Rejects:   reason SESSION_STORE: the store took nothing, and the caller takes back what it did in memory.
 // Effects:   without a journal all of these do nothing and return OK. StoreInputs: every input behind the last stored
 //            one and the request, synced. ReserveIds: ids below `end` are not given out again, whatever ends the
-//            process. StoreTakenBack: inputs go without a record, and are erased.
+//            process. StoreCounters: the present counters, synced. StoreTakenBack: inputs go without a record, and are erased.
 // Numerics:  none.
 // Threads:   under the session's lock.
 #ifndef LETHE_SERVER_SESSION_REGISTRY_DURABLE_ENTRY_H_
@@ -33,6 +33,7 @@ absl::Status StoreInputs(const RequestKey& request, const StoredAnswer& answer, 
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);
 absl::Status ReserveIds(uint64_t end, SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);
+absl::Status StoreCounters(SessionEntry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);
 // `staged`: the removal, not in force yet.
 absl::Status StoreTakenBack(const AnyStagedForget& staged, SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);

@@ -60,6 +60,16 @@ void RequestTable::Remove(const std::string& request_id) {
   order_.erase(std::find(order_.begin(), order_.end(), request_id));
 }
 
+bool RequestTable::DropSubject(absl::string_view subject) {
+  bool found = false;
+  for (auto& [request_id, entry] : entries_) {
+    if (!entry.answer->Names(subject)) continue;
+    entry.answer->DropOpenings();
+    found = true;
+  }
+  return found;
+}
+
 void RequestTable::AfterForget(absl::Span<const TokenIdRange> forgotten) {
   for (auto& [request_id, entry] : entries_) {
     entry.answer->DropOpenings();

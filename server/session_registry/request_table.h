@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "audit/crypto/sha256.h"
@@ -63,6 +64,8 @@ class StoredAnswer {
   // A Forget destroys what could tell, or help to guess, the state before it: openings, state
   // digests.
   virtual void DropOpenings() {}
+  // True when it holds this label.
+  virtual bool Names(absl::string_view /*subject*/) const { return false; }
   // True when the request brought in one of these inputs, or may have.
   virtual bool BroughtIn(absl::Span<const TokenIdRange> /*token_ids*/) const { return false; }
 };
@@ -85,6 +88,8 @@ class RequestTable {
   void Remember(const RequestKey& key, std::shared_ptr<StoredAnswer> answer);
   void Remove(const std::string& request_id);
   void AfterForget(absl::Span<const TokenIdRange> forgotten);
+  // Passes DropOpenings to the answers that hold this label; true when there were any.
+  bool DropSubject(absl::string_view subject);
 
   size_t size() const { return entries_.size(); }
 

@@ -11,7 +11,7 @@
 namespace lethe {
 namespace {
 
-constexpr uint64_t kSnapshotVersion = 1;
+constexpr uint64_t kSnapshotVersion = 2;
 enum class EntryTag : uint64_t { kSnapshot = 1, kDelta = 2 };
 
 void WriteOptional(const std::optional<double>& value, ByteWriter* writer) {
@@ -85,11 +85,13 @@ absl::Status ReadRequest(ByteReader* reader, RequestTable::Saved* request) {
 void WriteCounters(const SavedCounters& counters, ByteWriter* writer) {
   writer->U64(counters.next_token_id);
   writer->U64(counters.vector_epoch);
+  writer->I64(counters.num_exports);
 }
 
 absl::Status ReadCounters(ByteReader* reader, SavedCounters* counters) {
   LETHE_RETURN_IF_ERROR(reader->U64(&counters->next_token_id));
-  return reader->U64(&counters->vector_epoch);
+  LETHE_RETURN_IF_ERROR(reader->U64(&counters->vector_epoch));
+  return reader->I64(&counters->num_exports);
 }
 
 absl::Status ReadHistory(ByteReader* reader, SavedSession* session) {
@@ -155,7 +157,8 @@ void WriteRecordRef(const RecordRef& ref, ByteWriter* writer) {
 absl::Status ReadRecordRef(ByteReader* reader, RecordRef* ref) {
   uint64_t kind = 0;
   LETHE_RETURN_IF_ERROR(reader->U64(&ref->seq));
-  LETHE_RETURN_IF_ERROR(ReadUpTo(reader, static_cast<uint64_t>(audit::RecordKind::kSelect), &kind));
+  LETHE_RETURN_IF_ERROR(
+      ReadUpTo(reader, static_cast<uint64_t>(audit::RecordKind::kMigrate), &kind));
   ref->kind = static_cast<audit::RecordKind>(kind);
   LETHE_RETURN_IF_ERROR(ReadDigest(reader, &ref->leaf_hash));
   LETHE_RETURN_IF_ERROR(reader->U64(&ref->mark.epoch));
@@ -229,10 +232,10 @@ absl::StatusOr<SavedSession> ReadMeta(absl::Span<const std::string> rows) {
 
 SavedCounters CountersOf(const SessionEntry& entry) {
   if (entry.model != nullptr) {
-    return {static_cast<const Session&>(*entry.session).next_token_id(), 0};
+    return {static_cast<const Session&>(*entry.session).next_token_id(), 0, entry.num_exports};
   }
   const auto& vectors = static_cast<const VectorSession&>(*entry.session);
-  return {vectors.next_token_id(), vectors.epoch()};
+  return {vectors.next_token_id(), vectors.epoch(), entry.num_exports};
 }
 
 SavedSession SaveEntry(const SessionEntry& entry) {

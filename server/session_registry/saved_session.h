@@ -28,6 +28,7 @@ namespace lethe {
 struct SavedCounters {
   uint64_t next_token_id = 1;
   uint64_t vector_epoch = 0;
+  int64_t num_exports = 0;
 };
 
 // Where a stored model session was evaluated.

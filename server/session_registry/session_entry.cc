@@ -1,10 +1,12 @@
 #include "server/session_registry/session_entry.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
 #include "server/error/error_info.h"
@@ -132,6 +134,13 @@ absl::StatusOr<AnySession*> SessionEntry::LiveSession() {
     }
     if (!restored.ok()) return WithDefaultReason(restored.status(), "SESSION_STORE");
     session = *std::move(restored);
+    if (on_restored) {
+      if (absl::Status status = on_restored(this); !status.ok()) {
+        session.reset();
+        return status;
+      }
+      on_restored = nullptr;
+    }
     restore = nullptr;
     Publish();
   }
@@ -164,6 +173,26 @@ absl::Status SessionEntry::BeginWrite() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<LabelledWriter>> SessionEntry::AdmitWriter(
+    const std::string& subject) {
+  if (subject.empty()) return std::shared_ptr<LabelledWriter>();
+  if (fence != nullptr) LETHE_RETURN_IF_ERROR(fence->Check(subject));
+  writers.erase(std::remove_if(writers.begin(), writers.end(),
+                               [](const auto& writer) { return writer.expired(); }),
+                writers.end());
+  auto writer = std::make_shared<LabelledWriter>(subject);
+  writers.push_back(writer);
+  return writer;
+}
+
+void SessionEntry::StopWriters(absl::string_view subject) {
+  if (FaultActive(Fault::kWritersGoOn)) return;
+  for (const std::weak_ptr<LabelledWriter>& held : writers) {
+    const std::shared_ptr<LabelledWriter> writer = held.lock();
+    if (writer != nullptr && writer->subject == subject) writer->stopped = true;
+  }
+}
+
 std::vector<std::shared_ptr<SessionFork>> SessionEntry::LiveForks() {
   std::vector<std::shared_ptr<SessionFork>> live;
   for (const std::weak_ptr<SessionFork>& fork : forks) {
@@ -181,6 +210,7 @@ bool SessionEntry::IsPresent(const RecordRef& ref) const {
 void SessionEntry::Publish() {
   SessionInfo info;
   info.num_forgotten = mark.num_forgotten;
+  info.num_exports = num_exports;
   info.audit_seq = record_refs.empty() ? 0 : record_refs.back().seq;
   if (session != nullptr) {
     const SessionBytes bytes = session->bytes();

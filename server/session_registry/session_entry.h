@@ -8,7 +8,7 @@
 //            then a compute slot (server/scheduler), then SessionEntry::info_mutex.
 // Rejects:   Live…: ABORTED, reason SESSION_DELETED, once the session was deleted; what Availability says. CheckHas…, and
 //            Live… of one kind: FAILED_PRECONDITION, reason WRONG_SESSION_KIND.
-//            BeginWrite: ABORTED, reason SESSION_BUSY, while another writer runs.
+//            BeginWrite: ABORTED, reason SESSION_BUSY, while another writer runs. AdmitWriter: as SubjectFence::Check.
 // Effects:   none.
 // Numerics:  none.
 // Threads:   safe under the locks named at each member.
@@ -33,6 +33,7 @@
 #include "server/scheduler/fair_mutex.h"
 #include "server/session/session.h"
 #include "server/session_registry/request_table.h"
+#include "server/session_registry/subject_fence.h"
 #include "server/vector_session/vector_session.h"
 
 namespace lethe {
@@ -86,6 +87,7 @@ struct SessionInfo {
   // Of a vector session: changes so far, solves on the slow canonical way.
   uint64_t epoch = 0;
   int64_t num_slow_solves = 0;
+  int64_t num_exports = 0;
 };
 
 struct SessionEntry {
@@ -135,6 +137,10 @@ struct SessionEntry {
   // At most one remembered Generate or Append runs at a time: their tokens would interleave.
   absl::Status BeginWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void EndWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { writing = false; }
+  // To be held by whoever brings inputs in under a label, into the session or a fork of it; null without a label.
+  absl::StatusOr<std::shared_ptr<LabelledWriter>> AdmitWriter(const std::string& subject)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  void StopWriters(absl::string_view subject) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // The forks that still run; forgets the others.
   std::vector<std::shared_ptr<SessionFork>> LiveForks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // True when `ref` is the newest record and the state is still the one that it is about.
@@ -149,13 +155,20 @@ struct SessionEntry {
   FairMutex mutex;
   std::unique_ptr<AnySession> session
       ABSL_GUARDED_BY(mutex);  // null once deleted, and until `restore`
+  // Null: no label is ever kept out. Set before anybody else sees the entry.
+  std::shared_ptr<const SubjectFence> fence;
   // Null: the session lives in memory alone. Set before anybody else sees the entry.
   std::unique_ptr<SessionJournal> journal;
   RestoreFunction restore ABSL_GUARDED_BY(mutex);
+  // Unless empty, what has to be done before a restored session is shown to anybody; on its error the session is not, and
+  // the next call tries again.
+  std::function<absl::Status(SessionEntry*)> on_restored ABSL_GUARDED_BY(mutex);
   HistoryMark mark ABSL_GUARDED_BY(mutex);
   bool writing ABSL_GUARDED_BY(mutex) = false;
+  int64_t num_exports ABSL_GUARDED_BY(mutex) = 0;
   RequestTable requests ABSL_GUARDED_BY(mutex);
   std::vector<std::weak_ptr<SessionFork>> forks ABSL_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<LabelledWriter>> writers ABSL_GUARDED_BY(mutex);
   audit::SessionRecords records ABSL_GUARDED_BY(mutex);
   std::vector<RecordRef> record_refs ABSL_GUARDED_BY(mutex);  // by seq, from 1
 

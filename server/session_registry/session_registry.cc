@@ -10,23 +10,12 @@
 #include "audit/crypto/secret.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/session_registry/create_answer.h"
 #include "server/session_registry/durable_entry.h"
 #include "server/session_registry/saved_session.h"
 
 namespace lethe {
 namespace {
-
-class CreateAnswer : public StoredAnswer {
- public:
-  explicit CreateAnswer(std::string id) : session_id(std::move(id)) {}
-  std::string Encode(bool /*keep_openings*/) const override {
-    ByteWriter writer;
-    writer.U64(static_cast<uint64_t>(AnswerKind::kCreate));
-    writer.String(session_id);
-    return writer.Take();
-  }
-  const std::string session_id;
-};
 
 class DeleteAnswer : public StoredAnswer {
  public:
@@ -39,15 +28,6 @@ class DeleteAnswer : public StoredAnswer {
   }
   const int64_t num_inputs;
 };
-
-std::string RandomSessionId() {
-  constexpr char kAlphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
-  std::array<uint8_t, 26> bytes{};
-  audit::RandomBytes(absl::MakeSpan(bytes));
-  std::string id;
-  for (const uint8_t byte : bytes) id.push_back(kAlphabet[byte & 31]);
-  return id;
-}
 
 // `num_unnamed`: stored sessions that may be the one.
 absl::Status SessionNotFound(int64_t num_unnamed) {
@@ -68,36 +48,51 @@ int64_t NowMicros() {
 
 absl::StatusOr<std::shared_ptr<SessionEntry>> MakeEntry(const NewSession& wanted) {
   if (wanted.model == nullptr) {
-    return std::make_shared<SessionEntry>(RandomSessionId(), wanted.display_name,
+    return std::make_shared<SessionEntry>(RandomId(), wanted.display_name,
                                           std::make_unique<VectorSession>(wanted.vectors),
                                           NowMicros());
   }
   LETHE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
                          Session::Create(wanted.model, wanted.options));
-  return std::make_shared<SessionEntry>(RandomSessionId(), wanted.display_name, std::move(session),
+  return std::make_shared<SessionEntry>(RandomId(), wanted.display_name, std::move(session),
                                         NowMicros());
 }
 
 }  // namespace
+
+std::string RandomId() {
+  constexpr char kAlphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+  std::array<uint8_t, 26> bytes{};
+  audit::RandomBytes(absl::MakeSpan(bytes));
+  std::string id;
+  for (const uint8_t byte : bytes) id.push_back(kAlphabet[byte & 31]);
+  return id;
+}
 
 absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewSession& wanted,
                                                                       const RequestKey& request) {
   MutexLock change_lock(&change_mutex_);
   LETHE_ASSIGN_OR_RETURN(const auto answer, requests_.Find<CreateAnswer>(request));
   if (answer != nullptr) return Find(answer->session_id);
-  if (num_sessions() >= max_sessions_) {
-    return WithErrorInfo(
-        absl::ResourceExhaustedError(absl::StrCat("this server holds at most ", max_sessions_,
-                                                  " sessions; delete one or raise --max-sessions")),
-        {"TOO_MANY_SESSIONS", {{"max_sessions", absl::StrCat(max_sessions_)}}});
-  }
+  LETHE_RETURN_IF_ERROR(CheckRoom());
   LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> entry, MakeEntry(wanted));
+  entry->fence = fence_;
   auto created = std::make_shared<CreateAnswer>(entry->session_id);
   if (store_ != nullptr) LETHE_RETURN_IF_ERROR(StoreNew(request, *created, entry.get()));
   requests_.Remember(request, std::move(created));
   MutexLock lock(&mutex_);
   sessions_[entry->session_id] = entry;
   return entry;
+}
+
+absl::Status SessionRegistry::CheckRoom() const {
+  if (num_sessions() >= max_sessions_) {
+    return WithErrorInfo(
+        absl::ResourceExhaustedError(absl::StrCat("this server holds at most ", max_sessions_,
+                                                  " sessions; delete one or raise --max-sessions")),
+        {"TOO_MANY_SESSIONS", {{"max_sessions", absl::StrCat(max_sessions_)}}});
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Find(
@@ -150,6 +145,23 @@ absl::Status SessionRegistry::StoreNew(const RequestKey& request, const StoredAn
                                                delta.request ? WriteDelta(delta) : ""));
 }
 
+absl::Status SessionRegistry::DestroyStored(const RequestKey& request, std::string own_delta,
+                                            SessionEntry* entry) {
+  Erasure erasure;
+  erasure.kind = ErasureKind::kSession;
+  audit::RandomBytes(absl::MakeSpan(erasure.id));
+  erasure.session_id = entry->session_id;
+  erasure.request_id = request.request_id;
+  erasure.request_hash = request.content;
+  if (ledger_ != nullptr) {
+    LETHE_RETURN_IF_ERROR(ledger_->Begin(erasure));
+    ledger_->Settle(erasure.id);
+  }
+  const absl::Status status = entry->journal->Destroy(journal_.get(), std::move(own_delta));
+  if (!status.ok() && ledger_ != nullptr) ledger_->Void(erasure.id).IgnoreError();
+  return status;
+}
+
 absl::StatusOr<int64_t> SessionRegistry::Destroy(const RequestKey& request, SessionEntry* entry) {
   FairMutexLock lock(&entry->mutex);
   const bool in_memory = entry->session != nullptr;
@@ -158,11 +170,17 @@ absl::StatusOr<int64_t> SessionRegistry::Destroy(const RequestKey& request, Sess
   if (store_ != nullptr) {
     SavedDelta delta;
     delta.request = SaveRequest(request, DeleteAnswer(num_inputs));
-    LETHE_RETURN_IF_ERROR(WithStoreReason(
-        entry->journal->Destroy(journal_.get(), delta.request ? WriteDelta(delta) : "")));
+    LETHE_RETURN_IF_ERROR(
+        WithStoreReason(DestroyStored(request, delta.request ? WriteDelta(delta) : "", entry)));
   }
   entry->Clear();
   return num_inputs;
+}
+
+void SessionRegistry::CloseSubject(absl::string_view subject) {
+  // An Import is either in the list before, or looks at the fence after.
+  MutexLock change_lock(&change_mutex_);
+  fence_->Close(subject);
 }
 
 absl::Status SessionRegistry::CompactOwn() {
@@ -182,6 +200,7 @@ absl::Status SessionRegistry::UseStore(SessionStore* store, std::unique_ptr<Sess
 }
 
 void SessionRegistry::Adopt(std::shared_ptr<SessionEntry> entry) {
+  entry->fence = fence_;
   MutexLock lock(&mutex_);
   const std::string session_id = entry->session_id;
   sessions_[session_id] = std::move(entry);

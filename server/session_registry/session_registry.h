@@ -5,7 +5,10 @@
 // Units:     none.
 // Requires:  none.
 // Rejects:   Find, Delete: NOT_FOUND, reason SESSION_NOT_FOUND. Create: RESOURCE_EXHAUSTED, reason
-//            TOO_MANY_SESSIONS, at the limit; what Session::Create rejects. All with a RequestKey:
+//            TOO_MANY_SESSIONS, at the limit; what Session::Create rejects. Import: likewise; with an id to replace
+//            NOT_FOUND, reason SESSION_NOT_FOUND, and ABORTED, reason SESSION_BUSY, while a writer runs there, or
+//            SESSION_CHANGED, when one came since token_ids_from was looked up;
+//            FAILED_PRECONDITION, reason SUBJECT_BEING_FORGOTTEN. All with a RequestKey:
 //            as RequestTable::Find. Create, Delete: reason SESSION_STORE when the store takes no change.
 // Effects:   Delete destroys the session's state, its forks' and its openings before it returns;
 //            work that still holds the entry sees LiveSession fail. With a store both are durable, and what Delete
@@ -31,11 +34,22 @@
 
 namespace lethe {
 
+// 26 characters of [a-z2-7] from the system's randomness.
+std::string RandomId();
+
 struct NewSession {
   std::shared_ptr<const Model> model;  // null: a vector session
   SessionOptions options;              // with a model
   std::string display_name;
   VectorOptions vectors = {};  // without a model
+};
+
+// A session that was evaluated elsewhere than in an entry.
+struct ImportedSession {
+  std::unique_ptr<AnySession> session;
+  bool is_model = false;        // a Session; else a VectorSession
+  uint64_t token_ids_from = 1;  // in place of a session: ids from here on were not given out there
+  std::string display_name;
 };
 
 class SessionRegistry {
@@ -44,6 +58,11 @@ class SessionRegistry {
 
   absl::StatusOr<std::shared_ptr<SessionEntry>> Create(const NewSession& wanted,
                                                        const RequestKey& request);
+  // A new session, or, with an id, in the place of that one: whoever still holds the old entry sees it deleted; the
+  // numbering of its records goes on, their openings are destroyed. Durable, and atomic, before it returns.
+  absl::StatusOr<std::shared_ptr<SessionEntry>> Import(ImportedSession imported,
+                                                       const std::string& replaced_id,
+                                                       const RequestKey& request);
   absl::StatusOr<std::shared_ptr<SessionEntry>> Find(const std::string& session_id) const;
   // At most max_count sessions with an id greater than `after`, by id.
   std::vector<std::shared_ptr<SessionEntry>> List(const std::string& after, size_t max_count) const;
@@ -51,9 +70,15 @@ class SessionRegistry {
   absl::StatusOr<int64_t> Delete(const std::string& session_id, const RequestKey& request);
 
   int64_t num_sessions() const;
+  // Which labels no session takes inputs under.
+  SubjectFence* fence() { return fence_.get(); }
+  // As SubjectFence::Close; sessions that List gives afterwards are all that may hold the label.
+  void CloseSubject(absl::string_view subject);
 
   // Before the first call: sessions are stored from now on. `own`: the journal of the registry's requests.
   absl::Status UseStore(SessionStore* store, std::unique_ptr<SessionJournal> own);
+  // Likewise: where deletions are kept.
+  void UseLedger(ErasureLedger* ledger) { ledger_ = ledger; }
   // Before the first call: a stored session, and a request that a stored answer answers.
   void Adopt(std::shared_ptr<SessionEntry> entry);
   // A stored session that is damaged, its name with it: why an id may not be found.
@@ -69,6 +94,16 @@ class SessionRegistry {
   // Destroys everything that the session holds and returns how many inputs those were.
   absl::StatusOr<int64_t> Destroy(const RequestKey& request, SessionEntry* entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  // With the ledger's entry before it.
+  absl::Status DestroyStored(const RequestKey& request, std::string own_delta, SessionEntry* entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  absl::Status CheckRoom() const;
+  absl::StatusOr<std::shared_ptr<SessionEntry>> Replace(ImportedSession imported,
+                                                        const std::shared_ptr<SessionEntry>& old,
+                                                        const RequestKey& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  absl::Status StoreImported(const RequestKey& request, SessionEntry* entry, SessionEntry* old)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
   absl::Status CompactOwn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
 
   // Serialises creations and deletions, so that two calls with one request_id have one effect.
@@ -76,8 +111,10 @@ class SessionRegistry {
   RequestTable requests_ ABSL_GUARDED_BY(change_mutex_);
 
   SessionStore* store_ = nullptr;
+  ErasureLedger* ledger_ = nullptr;
   std::unique_ptr<SessionJournal> journal_;  // of requests_
 
+  const std::shared_ptr<SubjectFence> fence_ = std::make_shared<SubjectFence>();
   const int64_t max_sessions_;
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<SessionEntry>> sessions_ ABSL_GUARDED_BY(mutex_);

@@ -19,6 +19,8 @@
 #include "audit/certificate/keys.h"
 #include "audit/certificate/log_succession.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
+#include "server/store/secret_file.h"
 
 namespace lethe {
 namespace {
@@ -30,7 +32,7 @@ absl::Status CreatePrivate(const fs::path& directory) {
   if (fs::is_directory(directory, error)) return absl::OkStatus();
   fs::create_directories(directory, error);
   if (!error) fs::permissions(directory, fs::perms::owner_all, error);
-  if (!error) return absl::OkStatus();
+  if (!error) return SyncParentOf(directory.string());
   return absl::UnavailableError(
       absl::StrCat("cannot create the data directory ", directory.string(), ": ", error.message()));
 }
@@ -45,6 +47,17 @@ absl::StatusOr<int> Lock(const fs::path& path) {
   close(descriptor);
   return absl::FailedPreconditionError(
       absl::StrCat("another lethe-server uses the data directory ", path.parent_path().string()));
+}
+
+// A copy of the data directory must not bring its ledger along.
+absl::StatusOr<std::string> LedgerPath(const fs::path& root, const std::string& wanted) {
+  fs::path data = root.lexically_normal();
+  if (!data.has_filename()) data = data.parent_path();
+  if (wanted.empty()) return data.string() + "-ledger";
+  const fs::path ledger = fs::absolute(wanted).lexically_normal();
+  const fs::path relative = ledger.lexically_relative(data);
+  if (*relative.begin() == "..") return ledger.string();
+  return absl::InvalidArgumentError("--erasure-ledger: want a place outside the data directory");
 }
 
 std::string ReadAll(const fs::path& path) {
@@ -79,8 +92,9 @@ std::string Now() {
   return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
 }
 
+// `ledger_path`: LedgerPath's.
 audit::LogHome HomeOf(const fs::path& root, const std::string& ledger_path) {
-  return {root.string(), ledger_path.empty() ? root.string() + "-ledger" : ledger_path, Now()};
+  return {root.string(), ledger_path, Now()};
 }
 
 }  // namespace
@@ -125,7 +139,8 @@ absl::StatusOr<std::string> DataDirectory::ChangeKey(const std::string& path,
   }
   DataDirectory data;
   LETHE_ASSIGN_OR_RETURN(data.lock_descriptor_, Lock(root / "lock"));
-  const audit::LogHome home = HomeOf(root, ledger_path);
+  LETHE_ASSIGN_OR_RETURN(const std::string ledger, LedgerPath(root, ledger_path));
+  const audit::LogHome home = HomeOf(root, ledger);
   LETHE_RETURN_IF_ERROR(audit::FinishSuccession(home));
   switch (change.kind) {
     case KeyChange::Kind::kRotateRecordKey:
@@ -138,31 +153,53 @@ absl::StatusOr<std::string> DataDirectory::ChangeKey(const std::string& path,
       LETHE_RETURN_IF_ERROR(audit::RestoreLog(home, change.new_origin, change.held_heads));
       break;
   }
-  LETHE_RETURN_IF_ERROR(data.OpenLog(root.string(), "", ledger_path, {}));
+  LETHE_RETURN_IF_ERROR(data.OpenLog(root.string(), "", ledger, {}));
   return data.log_->verifier_key().name;
 }
 
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
     const std::string& path, const std::string& origin,
-    std::function<void(const absl::Status&)> on_store_failure, const std::string& ledger_path,
-    const LogPolicy& policy) {
+    const std::function<void(const absl::Status&)>& on_store_failure,
+    const std::string& ledger_path, const LogPolicy& policy) {
   const fs::path root = fs::absolute(path);
   LETHE_RETURN_IF_ERROR(CreatePrivate(root));
   std::unique_ptr<DataDirectory> data(new DataDirectory());
   LETHE_ASSIGN_OR_RETURN(data->lock_descriptor_, Lock(root / "lock"));
-  LETHE_RETURN_IF_ERROR(data->OpenLog(root.string(), origin, ledger_path, policy));
+  LETHE_ASSIGN_OR_RETURN(const std::string ledger, LedgerPath(root, ledger_path));
+  LETHE_RETURN_IF_ERROR(data->OpenLog(root.string(), origin, ledger, policy));
   const fs::path sessions = root / "sessions";
   LETHE_RETURN_IF_ERROR(CreatePrivate(sessions));
-  LETHE_ASSIGN_OR_RETURN(data->store_,
-                         SessionStore::Open({sessions.string(), std::move(on_store_failure)}));
+  // Also what a start that died before this had made.
+  LETHE_RETURN_IF_ERROR(SyncDirectory(root.string()));
+  LETHE_ASSIGN_OR_RETURN(data->store_, SessionStore::Open({sessions.string(), on_store_failure}));
+  LETHE_RETURN_IF_ERROR(
+      data->OpenLedger(ledger, sessions.string() + "/ledger.key", on_store_failure));
   const auto is_recorded = [&](const audit::Sha256Digest& leaf_hash) -> absl::StatusOr<bool> {
     const absl::StatusOr<uint64_t> found = data->log_->FindLeaf(leaf_hash);
-    if (absl::IsNotFound(found.status())) return false;
+    if (absl::IsNotFound(found.status())) {
+      // Before the change is taken back: else the ledger would have it done at the next start.
+      LETHE_RETURN_IF_ERROR(data->ledger_->Void(leaf_hash));
+      return false;
+    }
     if (!found.ok()) return found.status();
     return true;
   };
   LETHE_ASSIGN_OR_RETURN(data->store_report_, data->store_->Recover(is_recorded));
   return data;
+}
+
+absl::Status DataDirectory::OpenLedger(const std::string& path, const std::string& key_path,
+                                       const std::function<void(const absl::Status&)>& on_failure) {
+  LedgerOptions options;
+  options.directory = path;
+  options.on_failure = on_failure;
+  LETHE_ASSIGN_OR_RETURN(options.position, store_->ReadLedgerPosition());
+  // It was made before the store first heard of it.
+  options.must_exist = options.position.offset > 0;
+  LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, LoadOrCreateSecret(key_path));
+  LETHE_ASSIGN_OR_RETURN(ledger_, ErasureLedger::Open(options, key));
+  store_->UseLedger(ledger_.get());
+  return absl::OkStatus();
 }
 
 DataDirectory::~DataDirectory() {

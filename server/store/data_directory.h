@@ -7,7 +7,7 @@
 // Units:     none.
 // Requires:  none.
 // Rejects:   Open: FAILED_PRECONDITION when another server uses the directory; UNAVAILABLE for
-//            input/output errors; what keys, log and session store reject. A frozen log opens (records can be
+//            input/output errors; what keys, log, session store and erasure ledger reject. A frozen log opens (records can be
 //            read, none is written).
 // Effects:   creates the directory (0700), keys and log at the first start; writes trust.txt anew
 //            whenever it differs; finishes a change of keys that a kill interrupted (audit/certificate/log_succession.h); settles what the last process left unfinished in the session store, by what the
@@ -27,6 +27,7 @@
 
 #include "audit/certificate/recorder.h"
 #include "audit/log/audit_log.h"
+#include "server/store/erasure_ledger.h"
 #include "server/store/session_store.h"
 
 namespace lethe {
@@ -53,10 +54,10 @@ struct KeyChange {
 class DataDirectory {
  public:
   // `origin`: of a log that does not exist yet (empty: kDefaultOrigin); else it must be the log's or empty.
-  // `on_store_failure`: session_store.h. `ledger_path`: empty: the data directory's with "-ledger" behind it.
+  // `on_store_failure`: session_store.h, erasure_ledger.h. `ledger_path`: empty: the data directory's with "-ledger" behind it.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(
       const std::string& path, const std::string& origin,
-      std::function<void(const absl::Status&)> on_store_failure = {},
+      const std::function<void(const absl::Status&)>& on_store_failure = {},
       const std::string& ledger_path = "", const LogPolicy& policy = {});
   // Changes a key in a directory that exists, and returns the log's origin from now on.
   static absl::StatusOr<std::string> ChangeKey(const std::string& path,
@@ -69,6 +70,7 @@ class DataDirectory {
   audit::AuditLog* log() const { return log_.get(); }
   audit::Recorder* recorder() const { return recorder_.get(); }
   SessionStore* store() const { return store_.get(); }
+  ErasureLedger* ledger() const { return ledger_.get(); }
   // What Open found unfinished.
   const RecoveryReport& store_report() const { return store_report_; }
   // SubjectPublicKeyInfo (DER) of the key that signs records.
@@ -79,9 +81,13 @@ class DataDirectory {
   DataDirectory() = default;
   absl::Status OpenLog(const std::string& root, const std::string& origin,
                        const std::string& ledger_path, const LogPolicy& policy);
+  absl::Status OpenLedger(const std::string& path, const std::string& key_path,
+                          const std::function<void(const absl::Status&)>& on_failure);
+
   int lock_descriptor_ = -1;
   std::unique_ptr<audit::AuditLog> log_;
   std::unique_ptr<audit::Recorder> recorder_;
+  std::unique_ptr<ErasureLedger> ledger_;
   std::unique_ptr<SessionStore> store_;
   RecoveryReport store_report_;
   std::string record_spki_;

@@ -15,6 +15,7 @@
 #include "kernels/base/byte_io.h"
 #include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe {
 namespace {
@@ -123,11 +124,7 @@ absl::StatusOr<std::unique_ptr<DataKeys>> DataKeys::Create(const std::string& pa
   unlink(temporary.c_str());
   LETHE_RETURN_IF_ERROR(audit::WriteKeyFile(temporary, HeaderOf(store)));
   if (rename(temporary.c_str(), path.c_str()) != 0) return IoError("rename failed");
-  const std::string parent = path.substr(0, path.rfind('/'));
-  const int directory = open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = directory >= 0 && fsync(directory) == 0;
-  if (directory >= 0) close(directory);
-  if (!synced) return IoError("sync of the directory failed");
+  LETHE_RETURN_IF_ERROR(SyncParentOf(path));
   return Open(path, store);
 }
 
@@ -204,7 +201,9 @@ absl::StatusOr<DataKeyRef> DataKeys::NewKey() {
 
 absl::Status DataKeys::Sync() {
   if (!dirty_) return absl::OkStatus();
-  if (fdatasync(descriptor_) != 0) return IoError("sync failed");
+  const bool synced = fdatasync(descriptor_) == 0 ||
+                      (FaultActive(Fault::kFailedSyncRetried) && fdatasync(descriptor_) == 0);
+  if (!synced) return IoError("sync failed");
   dirty_ = false;
   return absl::OkStatus();
 }

@@ -27,6 +27,7 @@ enum class RowKind : int64_t {
   kMeta = 1,
   kInputs = 2,
   kSnapshot = 3,  // a state that the session can go on from; its span: what it was evaluated from
+  kJob = 4,       // of a job (server/forget_subject), which has a session number of its own
 };
 
 // What is told of a row's inputs without opening it.
@@ -56,6 +57,7 @@ struct StoredRow {
   RowKind kind = RowKind::kMeta;
   DataKeyRef key;
   RowSpan span;
+  int64_t num_bytes = 0;  // sealed; not authenticated
 };
 
 // The name of a session, kept beside its rows.

@@ -10,6 +10,7 @@
 #include "audit/crypto/key_file.h"
 #include "audit/crypto/sha256.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe {
 namespace {
@@ -37,6 +38,7 @@ absl::StatusOr<audit::Secret32> LoadOrCreateSecret(const std::string& path) {
     if (std::rename(temporary.c_str(), path.c_str()) != 0) {
       return absl::UnavailableError(absl::StrCat("cannot write ", path));
     }
+    LETHE_RETURN_IF_ERROR(SyncParentOf(path));
     return secret;
   }
   if (!bytes.ok()) return bytes.status();

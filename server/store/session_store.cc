@@ -1,5 +1,6 @@
 #include "server/store/session_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -46,10 +47,11 @@ absl::StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(
 }
 
 absl::Status SessionStore::Fail(const absl::Status& cause) {
-  broken_ = absl::UnavailableError(
+  const absl::Status broken = absl::UnavailableError(
       absl::StrCat("the session store takes no more changes: ", cause.message()));
-  if (options_.on_failure) options_.on_failure(broken_);
-  return broken_;
+  if (!FaultActive(Fault::kFailureOutlived)) broken_ = broken;
+  if (options_.on_failure) options_.on_failure(broken);
+  return broken;
 }
 
 absl::Status SessionStore::GiveUp(const absl::Status& cause) {
@@ -102,20 +104,22 @@ size_t SessionStore::num_keys() const {
 absl::Status SessionStore::Transact(Durability durability,
                                     const std::function<absl::Status()>& work) {
   LETHE_RETURN_IF_ERROR(broken_);
-  if (keys_->has_unsynced()) {
+  if (keys_->has_unsynced() && !FaultActive(Fault::kNewKeysNotSynced)) {
     const CostTimer timer(&costs_.key_sync);
     if (absl::Status status = keys_->Sync(); !status.ok()) return Fail(status);
   }
   CrashPoint("new keys are synced");
   const CostTimer timer(&costs_.transaction);
-  const bool synced = durability == Durability::kSynced;
+  const bool synced = durability == Durability::kSynced && !FaultActive(Fault::kCommitNotSynced);
   if (synced != synced_commits_) {
     LETHE_RETURN_IF_ERROR(database_->SetSyncedCommits(synced));
     synced_commits_ = synced;
   }
   counting_.clear();
   LETHE_RETURN_IF_ERROR(database_->Execute("BEGIN IMMEDIATE"));
+  const LedgerPosition before = ledger_position_;
   absl::Status status = work();
+  if (status.ok()) status = UpdateLedgerPosition();
   if (status.ok()) status = WriteHeads();
   if (status.ok()) status = CountCommit();
   const bool worked = status.ok();
@@ -127,6 +131,7 @@ absl::Status SessionStore::Transact(Durability durability,
     if (synced) mark_->Note(num_commits_);
     return status;
   }
+  ledger_position_ = before;
   // Fails only where SQLite has rolled back by itself already.
   database_->Execute("ROLLBACK").IgnoreError();
   return worked && !absl::IsResourceExhausted(status) ? Fail(status) : status;
@@ -161,8 +166,9 @@ absl::StatusOr<std::vector<StoredRow>> SessionStore::Insert(const StoreChange& c
     for (const int64_t number : numbers) {
       LETHE_RETURN_IF_ERROR(statement.BindInt64(++parameter, number));
     }
-    LETHE_RETURN_IF_ERROR(
-        statement.BindBlob(++parameter, Seal(change.session, stored.back(), key, row.body)));
+    const std::string sealed = Seal(change.session, stored.back(), key, row.body);
+    stored.back().num_bytes = static_cast<int64_t>(sealed.size());
+    LETHE_RETURN_IF_ERROR(statement.BindBlob(++parameter, sealed));
     LETHE_RETURN_IF_ERROR(statement.Run());
     ++count->num_rows;
     count->row_sum += static_cast<uint64_t>(stored.back().row_id);
@@ -216,6 +222,7 @@ absl::StatusOr<std::vector<StoredRow>> SessionStore::Prepare(const StoreChange& 
   const auto work = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
     LETHE_ASSIGN_OR_RETURN(stored, Insert(change));
     for (const StoredRow& row : stored) intent.staged.push_back(row.row_id);
+    if (FaultActive(Fault::kIntentNotWritten)) return Remove(change.session, intent.doomed);
     return InsertIntent(intent);
   };
   LETHE_RETURN_IF_ERROR(Transact(Durability::kSynced, work));
@@ -243,7 +250,9 @@ absl::Status SessionStore::SettleIntentOf(int64_t session, bool happened) {
     return absl::FailedPreconditionError("session store: nothing is prepared for the session");
   }
   // Nothing may be answered from here on: the log says one thing and the rows, for want of space perhaps, another.
-  if (absl::Status status = Settle(found->second, happened); !status.ok()) return Fail(status);
+  if (absl::Status status = Settle(found->second, happened); !status.ok()) {
+    return FaultActive(Fault::kUnfinishedServed) ? status : Fail(status);
+  }
   intents_.erase(found);
   return absl::OkStatus();
 }

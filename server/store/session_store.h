@@ -50,6 +50,7 @@
 #include "kernels/base/mutex.h"
 #include "server/store/commit_mark.h"
 #include "server/store/data_keys.h"
+#include "server/store/erasure_ledger.h"
 #include "server/store/row.h"
 #include "server/store/store_costs.h"
 
@@ -101,6 +102,12 @@ class SessionStore {
   absl::StatusOr<std::set<int64_t>> Incomplete();
   // What StoreChange::name said.
   absl::StatusOr<std::string> ReadName(int64_t session);
+
+  // How far the erasure ledger is in force here. From UseLedger on, which comes before Recover, every transaction brings
+  // that up to date; StoreLedgerPosition is one that does nothing else.
+  absl::StatusOr<LedgerPosition> ReadLedgerPosition();
+  void UseLedger(const ErasureLedger* ledger);
+  absl::Status StoreLedgerPosition();
 
   int64_t NewSession();
   absl::StatusOr<DataKeyRef> NewKey();
@@ -181,6 +188,7 @@ class SessionStore {
   // Removes the intent and one of its lists of rows.
   absl::Status Settle(const Intent& intent, bool happened) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status SettleIntentOf(int64_t session, bool happened) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status UpdateLedgerPosition() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Fail(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SessionStoreOptions options_;
@@ -196,6 +204,8 @@ class SessionStore {
   std::map<int64_t, RowCount> counting_ ABSL_GUARDED_BY(mutex_);  // of the transaction under way
   uint64_t num_commits_ ABSL_GUARDED_BY(mutex_) = 0;
   bool synced_commits_ ABSL_GUARDED_BY(mutex_) = true;
+  const ErasureLedger* ledger_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  LedgerPosition ledger_position_ ABSL_GUARDED_BY(mutex_);  // as stored
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
   StoreCosts costs_ ABSL_GUARDED_BY(mutex_);
 };

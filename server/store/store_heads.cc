@@ -103,7 +103,8 @@ absl::StatusOr<std::string> SessionStore::ReadName(int64_t session) {
   const DataKeyRef ref{static_cast<uint64_t>(statement.ColumnInt64(0)),
                        static_cast<uint64_t>(statement.ColumnInt64(1))};
   const absl::StatusOr<audit::Secret32> key = keys_->Find(ref);
-  if (!key.ok()) return absl::DataLossError(key.status().message());
+  if (absl::IsNotFound(key.status())) return absl::DataLossError(key.status().message());
+  if (!key.ok()) return key.status();
   return OpenName(id_, session, *key, statement.ColumnBlob(2));
 }
 

@@ -43,7 +43,7 @@ absl::Status SessionStore::LoadRowsFrom(int64_t row_id,
   LETHE_ASSIGN_OR_RETURN(
       audit::SqliteStatement statement,
       database_->Prepare("SELECT row_id, session, kind, slot, generation, first_id, end_id, "
-                         "num_inputs FROM rows WHERE row_id >= ? ORDER BY row_id"));
+                         "num_inputs, length(body) FROM rows WHERE row_id >= ? ORDER BY row_id"));
   LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row_id));
   while (true) {
     LETHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
@@ -55,6 +55,7 @@ absl::Status SessionStore::LoadRowsFrom(int64_t row_id,
                static_cast<uint64_t>(statement.ColumnInt64(4))};
     row.span = {static_cast<uint64_t>(statement.ColumnInt64(5)),
                 static_cast<uint64_t>(statement.ColumnInt64(6)), statement.ColumnInt64(7)};
+    row.num_bytes = statement.ColumnInt64(8);
     rows->emplace_back(statement.ColumnInt64(1), row);
   }
 }

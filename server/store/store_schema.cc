@@ -25,6 +25,8 @@ CREATE TABLE heads(session INTEGER PRIMARY KEY, num_rows INTEGER NOT NULL, row_s
   checksum BLOB NOT NULL, slot INTEGER NOT NULL, generation INTEGER NOT NULL, name BLOB NOT NULL);
 CREATE TABLE intents(session INTEGER PRIMARY KEY, leaf_hash BLOB NOT NULL, staged BLOB NOT NULL,
   doomed BLOB NOT NULL, checksum BLOB NOT NULL);
+CREATE TABLE ledger(id INTEGER PRIMARY KEY CHECK(id = 1), position INTEGER NOT NULL,
+  head BLOB NOT NULL);
 PRAGMA application_id = 1281717331;
 PRAGMA user_version = 2;
 )";
@@ -48,7 +50,8 @@ absl::Status CreateTables(audit::SqliteDatabase* database) {
     LETHE_RETURN_IF_ERROR(statement.BindBlob(1, audit::AsStringView(id)));
     LETHE_RETURN_IF_ERROR(statement.Run());
   }
-  return database->Execute("COMMIT");
+  LETHE_RETURN_IF_ERROR(database->Execute("COMMIT"));
+  return database->SyncNames();
 }
 
 absl::Status ReadIdentity(OpenedDatabase* opened) {

@@ -44,6 +44,7 @@ absl::StatusOr<AppendReceipt> AppendVectors(const AppendVectorsCommand& command,
   LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<AppendAnswer>(command.request));
   if (answer != nullptr) return answer->receipt;
   LETHE_ASSIGN_OR_RETURN(VectorSession * session, entry->LiveVectorSession());
+  LETHE_RETURN_IF_ERROR(entry->AdmitWriter(command.subject).status());
   LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, scheduler->Acquire(call));
   const absl::StatusOr<TokenIdRange> token_ids =
       session->Append(command.keys, command.values, command.subject);

@@ -6,7 +6,7 @@
 // Requires:  the commands passed the edge's checks; page_size > 0.
 // Rejects:   FAILED_PRECONDITION, reason WRONG_SESSION_KIND; ABORTED, reason SESSION_DELETED. Append:
 //            INVALID_ARGUMENT, reason INVALID_FIELD; RESOURCE_EXHAUSTED, reason TOO_MANY_VECTORS;
-//            FAILED_PRECONDITION, reason RIDGE_TOO_SMALL. Read: INVALID_ARGUMENT, reason INVALID_FIELD;
+//            FAILED_PRECONDITION, reason RIDGE_TOO_SMALL or SUBJECT_BEING_FORGOTTEN. Read: INVALID_ARGUMENT, reason INVALID_FIELD;
 //            FAILED_PRECONDITION, reason EMPTY_SESSION. List: ABORTED, reason HISTORY_CHANGED;
 //            INVALID_ARGUMENT for a foreign page_token.
 // Effects:   a repeated Append returns the first answer.

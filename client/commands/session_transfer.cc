@@ -1,0 +1,205 @@
+// lethe session export, lethe session import.
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/commands.h"
+#include "client/commands/files.h"
+#include "client/commands/progress.h"
+#include "client/commands/proto_json.h"
+#include "client/commands/report.h"
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "kernels/base/status_macros.h"
+
+namespace lethe::client {
+namespace {
+
+constexpr size_t kKeyBytes = 32;
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+struct ExportOptions {
+  v1::ExportSessionRequest request;
+  std::string key_path;
+  std::string path;
+};
+
+struct ImportOptions {
+  v1::ImportHeader header;
+  std::string key_path;
+  std::string path;
+};
+
+absl::Status FileError(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(errno)));
+}
+
+// A new file that its owner alone can read; an existing one is not touched.
+absl::StatusOr<int> CreateOwnFile(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return FileError(path);
+  return descriptor;
+}
+
+absl::Status WriteAll(int descriptor, const std::string& path, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FileError(path);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadKey(const std::string& path) {
+  LETHE_ASSIGN_OR_RETURN(std::string key, ReadFile(path));
+  if (key.size() != kKeyBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": want a key file of 32 bytes"));
+  }
+  return key;
+}
+
+absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return ReadKey(path);
+  std::string key(kKeyBytes, '\0');
+  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
+    return absl::InvalidArgumentError("the system has no randomness for a key");
+  }
+  LETHE_ASSIGN_OR_RETURN(const int descriptor, CreateOwnFile(path));
+  absl::Status status = WriteAll(descriptor, path, key);
+  if (status.ok() && fsync(descriptor) != 0) status = FileError(path);
+  close(descriptor);
+  LETHE_RETURN_IF_ERROR(status);
+  return key;
+}
+
+// The file appears under its name when it is whole.
+absl::Status Export(Context& context, ExportOptions& options) {
+  LETHE_ASSIGN_OR_RETURN(*options.request.mutable_key(), ReadOrMakeKey(options.key_path));
+  std::error_code error;
+  if (std::filesystem::exists(options.path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(options.path, ": exists already"));
+  }
+  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  const std::string unfinished = absl::StrCat(options.path, ".part");
+  std::filesystem::remove(unfinished, error);
+  LETHE_ASSIGN_OR_RETURN(const int descriptor, CreateOwnFile(unfinished));
+  int64_t num_bytes = 0;
+  absl::Status status;
+  {
+    const Progress progress(context.io(), "exporting");
+    status = client->ExportSession(options.request, [&](const std::string& data) {
+      num_bytes += static_cast<int64_t>(data.size());
+      return WriteAll(descriptor, unfinished, data);
+    });
+  }
+  if (status.ok() && fsync(descriptor) != 0) status = FileError(unfinished);
+  close(descriptor);
+  if (status.ok()) {
+    std::filesystem::rename(unfinished, options.path, error);
+    if (error) {
+      status = absl::InvalidArgumentError(absl::StrCat(options.path, ": ", error.message()));
+    }
+  }
+  if (!status.ok()) {
+    std::filesystem::remove(unfinished, error);
+    return status;
+  }
+  if (context.json()) {
+    context.PrintJson(Json{{"session_id", options.request.session_id()},
+                           {"file", options.path},
+                           {"key_file", options.key_path},
+                           {"num_bytes", num_bytes}});
+  } else {
+    context.out() << "Exported session " << OneLine(options.request.session_id()) << " to "
+                  << OneLine(options.path) << " (" << FormatByteCount(num_bytes)
+                  << "); whoever has it and " << OneLine(options.key_path)
+                  << " has the session.\nA later forget does not reach this copy.\n"
+                  << std::flush;
+  }
+  return absl::OkStatus();
+}
+
+void PrintImported(Context& context, const v1::ImportSessionResponse& response) {
+  context.out() << "Imported as session " << OneLine(response.session().session_id()) << ".\n";
+  FieldTable table;
+  table.Add("inputs", absl::StrCat(response.session().num_inputs()));
+  table.Add("state digest", FormatHex(response.digest().sha256()));
+  table.Add("exported with", response.reevaluated()
+                                 ? absl::StrCat(FormatHex(response.exported_digest().sha256()),
+                                                ", under other numerics: evaluated anew here")
+                                 : "the same digest");
+  table.Print(context.out());
+}
+
+absl::Status Import(Context& context, ImportOptions& options) {
+  LETHE_ASSIGN_OR_RETURN(*options.header.mutable_key(), ReadKey(options.key_path));
+  LETHE_ASSIGN_OR_RETURN(const std::string file, ReadFile(options.path));
+  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  size_t done = 0;
+  absl::StatusOr<v1::ImportSessionResponse> response = absl::UnknownError("");
+  {
+    const Progress progress(context.io(), "importing");
+    response = client->ImportSession(options.header, [&]() -> absl::StatusOr<std::string> {
+      std::string piece = file.substr(done, kPieceBytes);
+      done += piece.size();
+      return piece;
+    });
+  }
+  LETHE_RETURN_IF_ERROR(response.status());
+  if (context.json()) {
+    context.PrintJson(MessageToJson(*response));
+  } else {
+    PrintImported(context, *response);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddSessionTransferCommands(CLI::App& session, Context& context) {
+  CLI::App* command = session.add_subcommand(
+      "export", "Write a session to an encrypted file, which a later forget does not reach");
+  const auto export_options = std::make_shared<ExportOptions>();
+  command->add_option("SESSION", *export_options->request.mutable_session_id(), "Session id")
+      ->required();
+  command->add_option("--out", export_options->path, "The file; must not exist")->required();
+  command
+      ->add_option("--key", export_options->key_path,
+                   "Key file of 32 bytes; made at random when it does not exist")
+      ->required();
+  command->footer("Example: lethe session export $S --out session.export --key export.key");
+  command->callback(
+      [&context, export_options] { context.Finish(Export(context, *export_options)); });
+
+  CLI::App* import = session.add_subcommand(
+      "import", "Make a session from such a file, once all of it was verified");
+  const auto import_options = std::make_shared<ImportOptions>();
+  import->add_option("FILE", import_options->path, "The file")->required();
+  import->add_option("--key", import_options->key_path, "Its key file")->required();
+  import->add_option_function<std::string>(
+      "--replace",
+      [import_options](const std::string& session_id) {
+        import_options->header.set_session_id(session_id);
+  import_options->header.set_replace(true);
+},
+      "Session whose content is replaced (default: a new session)");
+import->add_option("--name", *import_options->header.mutable_display_name(),
+                   "Display name (default: that of the exported session)");
+import->add_option("--request-id", *import_options->header.mutable_request_id(),
+                   "A repeat with the same id and file returns the same session");
+import->footer("Example: lethe session import session.export --key export.key");
+  import->callback([&context, import_options] { context.Finish(Import(context, *import_options));
+  }  // namespace lethe::client
+);
+}
+
+}  // namespace lethe::client
