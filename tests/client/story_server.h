@@ -26,6 +26,9 @@ inline constexpr int64_t kStoryVectorsMax = 300;
 class TestServer {
  public:
   explicit TestServer(const std::string& directory, uint64_t model_seed = 1);
+  ~TestServer() { core_.subjects.Stop(); }
+  TestServer(const TestServer&) = delete;
+  TestServer& operator=(const TestServer&) = delete;
 
   const std::string& address() const { return server_->address(); }
   const std::string& trust_path() const { return data_->trust_path(); }

@@ -73,6 +73,7 @@ TEST(CorpusReplayTest, TlogProof) { Replay("tlog_proof", FuzzTlogProof); }
 TEST(CorpusReplayTest, Dsse) { Replay("dsse", FuzzDsse); }
 TEST(CorpusReplayTest, Statement) { Replay("statement", FuzzStatement); }
 TEST(CorpusReplayTest, Bundle) { Replay("bundle", FuzzBundle); }
+TEST(CorpusReplayTest, Export) { Replay("export", FuzzExport); }
 // An input is milliseconds of solving.
 TEST(CorpusReplayTest, Svdd) {
   const char* everything = std::getenv("LETHE_TEST_LONG");

@@ -1,4 +1,4 @@
-// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle, FuzzVectorText, FuzzNpy: one parser of
+// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle, FuzzExport, FuzzVectorText, FuzzNpy: one parser of
 // outside bytes each. FuzzSvdd: operations on the support-vector solver.
 //
 // A parser's target aborts (LETHE_CHECK) when an accepted input does not survive being written and
@@ -20,6 +20,7 @@ void FuzzTlogProof(absl::string_view bytes);
 void FuzzDsse(absl::string_view bytes);
 void FuzzStatement(absl::string_view bytes);
 void FuzzBundle(absl::string_view bytes);
+void FuzzExport(absl::string_view bytes);
 void FuzzSvdd(absl::string_view input);
 void FuzzVectorText(absl::string_view bytes);
 void FuzzNpy(absl::string_view bytes);

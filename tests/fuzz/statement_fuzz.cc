@@ -1,7 +1,8 @@
-// Goal: statements and openings from outside never crash, and what is accepted has one text.
+// Goal: statements, summaries and openings from outside never crash, and what is accepted has one text.
 // Method: parse, write, compare.
 #include "audit/certificate/opening.h"
 #include "audit/certificate/statement.h"
+#include "audit/certificate/subject_summary.h"
 #include "kernels/base/check.h"
 #include "tests/fuzz/fuzz_targets.h"
 
@@ -18,6 +19,12 @@ void FuzzStatement(absl::string_view bytes) {
   }
   if (const auto opening = audit::ParseOpening(bytes); opening.ok()) {
     LETHE_CHECK(audit::WriteOpening(*opening) == bytes);
+  }
+  if (const auto summary = audit::ParseSubjectSummary(bytes); summary.ok()) {
+    LETHE_CHECK(audit::WriteSubjectSummary(*summary).value() == bytes);
+  }
+  if (const auto opening = audit::ParseSubjectOpening(bytes); opening.ok()) {
+    LETHE_CHECK(audit::WriteSubjectOpening(*opening).value() == bytes);
   }
 }
 

@@ -269,6 +269,65 @@ TEST_F(ServerDurabilityTest, AKillAtARandomTimeLosesNothingThatWasAnswered) {
   }
 }
 
+TEST_F(ServerDurabilityTest, AForgetSubjectGoesOnAfterKills) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 40; ++i) {
+    ids.push_back(CreateSession());
+    v1::AppendResponse appended;
+    ASSERT_RPC_OK(Append(ids.back(), "a visit", "", "", &appended));
+    ASSERT_RPC_OK(Append(ids.back(), kMarker, "patient-of-all", "", &appended));
+  }
+  const std::string kept = Digest(ids[0]);
+  v1::ForgetSubjectRequest request;
+  request.set_subject("patient-of-all");
+  request.set_derived_policy(v1::DERIVED_POLICY_FAIL);
+  request.set_request_id("s1");
+  v1::GetSubjectJobRequest get;
+  {
+    Context context;
+    v1::ForgetSubjectResponse started;
+    ASSERT_RPC_OK(stubs_->forgetting->ForgetSubject(&context, request, &started));
+    get.set_job_id(started.job().job_id());
+  }
+  for (const int milliseconds : {0, 20, 60}) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    KillAndStart();
+    v1::AppendResponse appended;
+    const grpc::Status status = Append(ids[0], "x", "patient-of-all", "", &appended);
+    // Refused as long as it runs, which it does without being asked.
+    if (!status.ok()) {
+      EXPECT_THAT(status, IsError(grpc::StatusCode::FAILED_PRECONDITION, "SUBJECT_BEING_FORGOTTEN",
+                                  "subject"));
+    } else {
+      break;
+    }
+  }
+  {
+    Context context;
+    v1::WatchSubjectJobRequest watch;
+    watch.set_job_id(get.job_id());
+    const auto reader = stubs_->forgetting->WatchSubjectJob(&context, watch);
+    v1::WatchSubjectJobResponse event;
+    while (reader->Read(&event)) {
+    }
+    ASSERT_RPC_OK(reader->Finish());
+    EXPECT_EQ(event.job().state(), v1::SUBJECT_JOB_STATE_DONE);
+  }
+  v1::GetSubjectJobResponse done;
+  {
+    Context context;
+    ASSERT_RPC_OK(stubs_->forgetting->GetSubjectJob(&context, get, &done));
+  }
+  EXPECT_EQ(done.job().num_forgotten(), 40);
+  EXPECT_EQ(done.job().num_inputs(), 40 * 13);
+  EXPECT_FALSE(done.summary().envelope().empty());
+  EXPECT_EQ(TreeSize(), 41u);
+  EXPECT_NE(Digest(ids[0]), kept);
+  EXPECT_EQ(CountFound(FileBytes(data_), {kMarker, "patient-of-all"}), 0);
+  EXPECT_THAT(audit::ReadFile(log_), HasSubstr("goes on"));
+  EXPECT_THAT(audit::ReadFile(log_), Not(HasSubstr("patient-of-all")));
+}
+
 TEST_F(ServerDurabilityTest, ADamagedStoreIsReportedAndTheServerStarts) {
   const std::string id = CreateSession();
   v1::AppendResponse appended;
@@ -282,7 +341,9 @@ TEST_F(ServerDurabilityTest, ADamagedStoreIsReportedAndTheServerStarts) {
   Context context;
   v1::ListSessionsResponse sessions;
   ASSERT_RPC_OK(stubs_->session->ListSessions(&context, {}, &sessions));
-  EXPECT_EQ(sessions.sessions_size(), 0);
+  ASSERT_EQ(sessions.sessions_size(), 1);
+  EXPECT_EQ(sessions.sessions(0).unavailable_reason(), "SESSION_QUARANTINED");
+  EXPECT_EQ(Append(id, "more", "", "", &appended).error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_THAT(audit::ReadFile(log_), HasSubstr("is damaged and stays on disk unserved"));
 }
 

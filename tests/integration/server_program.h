@@ -60,6 +60,7 @@ class Program {
     const std::string line = ReadLine();
     return line.substr(line.rfind(' ') + 1);
   }
+  pid_t process() const { return process_; }
   void Signal(int signal) const { kill(process_, signal); }
   // As kill -9.
   void Kill() {

@@ -25,15 +25,6 @@ class DurableSessionTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_OK(world_.Open()); }
 
-  void Execute(const std::string& sql) {
-    world_.Close();
-    sqlite3* database = nullptr;
-    const std::string path = world_.data_path() + "/sessions/sessions.db";
-    ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sql;
-    sqlite3_close(database);
-  }
-
   DurableWorld world_;
 };
 
@@ -135,38 +126,6 @@ TEST_F(DurableSessionTest, AStoredSessionThatWasNotUsedCanBeDeleted) {
   EXPECT_EQ(deleted, 7);
   ASSERT_OK(world_.Open());
   EXPECT_EQ(world_.summary.num_sessions, 0);
-}
-
-TEST_F(DurableSessionTest, ADamagedSessionIsQuarantinedAndTheOthersAreServed) {
-  const std::string first = world_.NewModelSession()->session_id;
-  const std::string second = world_.NewVectorSession()->session_id;
-  const std::string third = world_.NewModelSession()->session_id;
-  ASSERT_OK(world_.Append(first, "content", "", ""));
-  ASSERT_OK(world_.AppendRows(second, 5, 1, "", ""));
-  ASSERT_OK(world_.Append(third, "content", "", ""));
-  const SessionView view = world_.View(third);
-  Execute("UPDATE rows SET body = substr(body, 2) WHERE session = 1 AND kind = 2");
-  ASSERT_OK(world_.Open());
-  // Inputs are read when they are needed, or by the check that follows a start.
-  EXPECT_EQ(world_.summary.num_sessions, 3);
-  EXPECT_OK(world_.Find(first)->Availability());
-  EXPECT_EQ(CheckStoredSessions(world_.registry(), [] { return true; }), 1);
-  EXPECT_EQ(ReasonOf(world_.Find(first)->Availability()), "SESSION_QUARANTINED");
-  EXPECT_EQ(ReasonOf(world_.Append(first, "more", "", "").status()), "SESSION_QUARANTINED");
-  EXPECT_EQ(ReasonOf(world_.Forget(first, "label", "").status()), "SESSION_QUARANTINED");
-  EXPECT_TRUE(world_.View(third) == view);
-  ASSERT_OK(world_.Open());
-  EXPECT_EQ(ReasonOf(world_.RunCertify(first, "").status()), "SESSION_QUARANTINED");
-  EXPECT_EQ(ReasonOf(world_.Find(first)->Availability()), "SESSION_QUARANTINED");
-  // Rows that are gone are missed like rows that have changed.
-  Execute("DELETE FROM rows WHERE session = 2 AND kind = 1");
-  ASSERT_OK(world_.Open());
-  EXPECT_EQ(world_.summary.num_quarantined, 1);
-  EXPECT_EQ(ReasonOf(world_.Find(second)->Availability()), "SESSION_QUARANTINED");
-  EXPECT_TRUE(world_.View(third) == view);
-  Execute("DELETE FROM rows WHERE session = 3 AND kind = 2");
-  ASSERT_OK(world_.Open());
-  EXPECT_EQ(world_.summary.num_quarantined, 2);
 }
 
 TEST_F(DurableSessionTest, ASessionWaitsForItsModel) {

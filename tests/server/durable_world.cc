@@ -12,14 +12,6 @@
 namespace lethe::testing {
 namespace {
 
-VectorOptions SmallVectors() {
-  VectorOptions options;
-  options.params = svdd::MakeParams(1.5, 4, 0x1.0p-11, 3).value();
-  options.value_dim = 2;
-  options.selection = true;
-  return options;
-}
-
 std::vector<double> Normals(size_t count, unsigned seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
@@ -36,6 +28,14 @@ auto Tied(const SessionInfo& info) {
 
 }  // namespace
 
+VectorOptions SmallVectors() {
+  VectorOptions options;
+  options.params = svdd::MakeParams(1.5, 4, 0x1.0p-11, 3).value();
+  options.value_dim = 2;
+  options.selection = true;
+  return options;
+}
+
 bool SessionView::operator==(const SessionView& other) const {
   return digest == other.digest && inputs == other.inputs && next_token_id == other.next_token_id &&
          Tied(info) == Tied(other.info) && certificates == other.certificates;
@@ -49,14 +49,21 @@ void DurableWorld::Close() {
 absl::Status DurableWorld::Open(bool with_model) {
   Close();
   LETHE_ASSIGN_OR_RETURN(data,
-                         DataDirectory::Open(data_path(), "lethe.dev/audit/test",
-                                             [this](const absl::Status&) { ++num_failures; }));
-  trail_ = {data->log(), data->recorder(), audit::Sha256Of("program"), "lethe test"};
+                         DataDirectory::Open(data_path(), origin, [this](const absl::Status&) {
+                           ++num_failures;
+                           if (on_failure) on_failure();
+                         }));
+  trail_ = {data->log(), data->recorder(), audit::Sha256Of("program"), "lethe test",
+            data->ledger()};
   models_ = ModelSet();
   if (with_model) LETHE_RETURN_IF_ERROR(models_.Add(TinyModel()));
-  registry_ = std::make_unique<SessionRegistry>(100);
-  LETHE_ASSIGN_OR_RETURN(summary,
-                         RecoverSessions({data->store(), data->log(), &models_}, registry_.get()));
+  registry_ = std::make_unique<SessionRegistry>(2000);
+  LETHE_ASSIGN_OR_RETURN(summary, RecoverSessions({data->store(), data->log(), &models_,
+                                                   kDefaultStoredInputBytes, &trail_},
+                                                  registry_.get()));
+  registry_->UseLedger(data->ledger());
+  LETHE_ASSIGN_OR_RETURN(
+      replayed, ReplayErasures({data->store(), registry_.get(), &scheduler_, &trail_}, summary));
   return absl::OkStatus();
 }
 
@@ -89,6 +96,7 @@ absl::Status DurableWorld::Generate(const std::string& session_id, const std::st
   command.request = Key(request_id);
   const std::shared_ptr<SessionEntry> entry = Find(session_id);
   RecordingSink recording;
+  recording.on_token = on_token;
   DurableSink sink(entry->journal.get(), &recording);
   return lethe::Generate(command, call_, &scheduler_, entry, &sink);
 }
@@ -124,6 +132,10 @@ absl::StatusOr<EvictReceipt> DurableWorld::Evict(const std::string& session_id, 
   return EvictReserve({seq, "", Key(request_id)}, call_, &scheduler_, trail_, Find(session_id));
 }
 
+FetchedCertificate DurableWorld::Certificate(const std::string& session_id, uint64_t seq) {
+  return GetCertificate(seq, false, call_, &scheduler_, trail_, Find(session_id)).value();
+}
+
 SessionView DurableWorld::View(const std::string& session_id) {
   const std::shared_ptr<SessionEntry> entry = Find(session_id);
   SessionView view;
@@ -147,11 +159,26 @@ SessionView DurableWorld::View(const std::string& session_id) {
   }
   view.info = entry->Info();
   for (uint64_t seq = 1; seq <= num_records; ++seq) {
-    const FetchedCertificate fetched =
-        GetCertificate(seq, false, call_, &scheduler_, trail_, entry).value();
+    const FetchedCertificate fetched = Certificate(session_id, seq);
     view.certificates.push_back(fetched.certificate.envelope + fetched.certificate.opening);
   }
   return view;
+}
+
+std::vector<audit::CertificateFiles> DurableWorld::Records(const std::string& session_id) {
+  const std::shared_ptr<SessionEntry> entry = Find(session_id);
+  const uint64_t num_records = entry->Info().audit_seq;
+  std::vector<audit::CertificateFiles> records;
+  for (uint64_t seq = 1; seq <= num_records; ++seq) {
+    const CertificateText text =
+        GetCertificate(seq, false, call_, &scheduler_, trail_, entry).value().certificate;
+    audit::CertificateFiles files;
+    files.envelope = text.envelope;
+    files.proof_file = text.log_proof;
+    if (!text.opening.empty()) files.opening = text.opening;
+    records.push_back(std::move(files));
+  }
+  return records;
 }
 
 }  // namespace lethe::testing

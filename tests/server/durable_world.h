@@ -4,11 +4,14 @@
 #ifndef LETHE_TESTS_SERVER_DURABLE_WORLD_H_
 #define LETHE_TESTS_SERVER_DURABLE_WORLD_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "audit/certificate/verify.h"
 #include "server/certification/certifier.h"
 #include "server/certification/forgetter.h"
 #include "server/certification/selection.h"
@@ -16,6 +19,7 @@
 #include "server/generation/generation.h"
 #include "server/generation/ingest.h"
 #include "server/recovery/recovery.h"
+#include "server/recovery/replay_erasures.h"
 #include "server/vector_session/vector_commands.h"
 #include "tests/audit/temp_directory.h"
 #include "tests/server/serving_testing.h"
@@ -37,8 +41,15 @@ struct SessionView {
   bool operator==(const SessionView& other) const;
 };
 
+// Of a session that selects among its keys; 3 numbers a key, 2 a value.
+VectorOptions SmallVectors();
+
 class DurableWorld {
  public:
+  DurableWorld() : DurableWorld("") {}
+  // In a directory of the caller's, which stays.
+  explicit DurableWorld(std::string data_path) : data_path_(std::move(data_path)) {}
+
   // With no model, sessions of one wait.
   absl::Status Open(bool with_model = true);
   void Close();
@@ -61,15 +72,28 @@ class DurableWorld {
   absl::StatusOr<EvictReceipt> Evict(const std::string& session_id, uint64_t seq,
                                      const std::string& request_id);
   SessionView View(const std::string& session_id);
+  FetchedCertificate Certificate(const std::string& session_id, uint64_t seq);
+  // The session's records as an auditor gets them, by seq.
+  std::vector<audit::CertificateFiles> Records(const std::string& session_id);
 
-  std::string data_path() const { return directory_.path() + "/data"; }
+  std::string data_path() const {
+    return data_path_.empty() ? directory_.path() + "/data" : data_path_;
+  }
+  std::string ledger_path() const { return data_path() + "-ledger"; }
   SessionRegistry& registry() { return *registry_; }
+  ComputeScheduler* scheduler() { return &scheduler_; }
+  const AuditTrail* trail() const { return &trail_; }
 
+  std::string origin = "lethe.dev/audit/test";  // empty: the log's, whatever it is
   std::unique_ptr<DataDirectory> data;
   RecoverySummary summary;
+  ReplaySummary replayed;
   int num_failures = 0;  // of the store
+  std::function<void()> on_failure;
+  std::function<void()> on_token;  // of Generate: after a token went to the client
 
  private:
+  const std::string data_path_;
   audit::TempDirectory directory_{audit::TempDirectory::Where::kMemory};
   FakeCall call_;
   ComputeScheduler scheduler_{1};

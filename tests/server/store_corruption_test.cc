@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,15 @@ class StoreCorruptionTest : public ::testing::Test {
     ASSERT_OK(world_.RunCertify(ids_[1], "c1"));
     ids_.push_back(world_.NewModelSession()->session_id);
     ASSERT_OK(world_.Append(ids_[2], "another one", "", "a1"));
+  }
+
+  void Execute(const std::string& sql) {
+    world_.Close();
+    sqlite3* database = nullptr;
+    const std::string path = world_.data_path() + "/sessions/sessions.db";
+    ASSERT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sql;
+    sqlite3_close(database);
   }
 
   // What is on disk now is what every change starts from.
@@ -182,6 +192,35 @@ TEST_F(StoreCorruptionTest, ADamagedPageTakesOnlyItsSessionsAlong) {
   EXPECT_GT(outcomes_.quarantined + outcomes_.unnamed, static_cast<int>(num_pages) / 2);
   EXPECT_GT(outcomes_.served, static_cast<int>(num_pages) * 2);
   EXPECT_LT(outcomes_.refused, static_cast<int>(num_pages) / 4);
+}
+
+TEST_F(StoreCorruptionTest, ADamagedSessionIsQuarantinedAndTheOthersAreServed) {
+  const std::string first = ids_[0];
+  const std::string second = ids_[1];
+  const std::string third = ids_[2];
+  const SessionView view = world_.View(third);
+  Execute("UPDATE rows SET body = substr(body, 2) WHERE session = 1 AND kind = 2");
+  ASSERT_OK(world_.Open());
+  // Inputs are read when they are needed, or by the check that follows a start.
+  EXPECT_EQ(world_.summary.num_sessions, 3);
+  EXPECT_OK(world_.Find(first)->Availability());
+  EXPECT_EQ(CheckStoredSessions(world_.registry(), [] { return true; }), 1);
+  EXPECT_EQ(ReasonOf(world_.Find(first)->Availability()), "SESSION_QUARANTINED");
+  EXPECT_EQ(ReasonOf(world_.Append(first, "more", "", "").status()), "SESSION_QUARANTINED");
+  EXPECT_EQ(ReasonOf(world_.Forget(first, "label", "").status()), "SESSION_QUARANTINED");
+  EXPECT_TRUE(world_.View(third) == view);
+  ASSERT_OK(world_.Open());
+  EXPECT_EQ(ReasonOf(world_.RunCertify(first, "").status()), "SESSION_QUARANTINED");
+  EXPECT_EQ(ReasonOf(world_.Find(first)->Availability()), "SESSION_QUARANTINED");
+  // Rows that are gone are missed like rows that have changed.
+  Execute("DELETE FROM rows WHERE session = 2 AND kind = 1");
+  ASSERT_OK(world_.Open());
+  EXPECT_EQ(world_.summary.num_quarantined, 1);
+  EXPECT_EQ(ReasonOf(world_.Find(second)->Availability()), "SESSION_QUARANTINED");
+  EXPECT_TRUE(world_.View(third) == view);
+  Execute("DELETE FROM rows WHERE session = 3 AND kind = 2");
+  ASSERT_OK(world_.Open());
+  EXPECT_EQ(world_.summary.num_quarantined, 2);
 }
 
 TEST(SecretFileTest, AFlippedBitIsRefused) {

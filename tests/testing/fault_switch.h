@@ -22,6 +22,8 @@ class ScopedFault {
 
 // The process ends without any clean-up, as by kill -9, when it passes the n-th CrashPoint from now (from 1); 0: never.
 void CrashAtPoint(int n);
+// The same at the first point of this name.
+void CrashAtMoment(const char* moment);
 // Points passed since the last CrashAtPoint.
 int NumPointsPassed();
 // The exit status of such an end.
