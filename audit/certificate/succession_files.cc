@@ -15,6 +15,7 @@
 #include "audit/log/log_files.h"
 #include "kernels/base/crash_point.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
 
 namespace lethe::audit {
 namespace {
@@ -53,7 +54,7 @@ absl::Status RenameSynced(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot rename ", from));
-  return SyncFile(fs::path(to).parent_path().string());
+  return SyncParentOf(to);
 }
 
 // `name`.new takes the place of `name`, whose bytes are overwritten.

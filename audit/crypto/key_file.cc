@@ -10,6 +10,7 @@
 #include "audit/crypto/secret.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/sync_directory.h"
+#include "kernels/base/write_all.h"
 
 namespace lethe::audit {
 namespace {
@@ -29,12 +30,7 @@ class FileDescriptor {
 };
 
 absl::Status WriteAndSync(int fd, absl::string_view contents) {
-  while (!contents.empty()) {
-    const ssize_t written = write(fd, contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return absl::UnavailableError("key file: write failed");
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(fd, contents)) return absl::UnavailableError("key file: write failed");
   if (fsync(fd) != 0) return absl::UnavailableError("key file: sync failed");
   return absl::OkStatus();
 }

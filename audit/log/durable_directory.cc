@@ -15,21 +15,9 @@
 #include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/sync_directory.h"
+#include "kernels/base/write_all.h"
 
 namespace lethe::audit {
-namespace {
-
-bool WriteAndSync(int fd, absl::string_view contents) {
-  while (!contents.empty()) {
-    const ssize_t written = write(fd, contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
-  return FaultActive(Fault::kHeadNotSynced) || fsync(fd) == 0;
-}
-
-}  // namespace
 
 DurableDirectory::DurableDirectory(std::string path, const char* name, int directory_fd,
                                    int lock_fd)
@@ -99,7 +87,8 @@ absl::Status DurableDirectory::Replace(const char* file, absl::string_view conte
   const int fd =
       openat(directory_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(name_, ": ", file, " cannot be created"));
-  const bool written = WriteAndSync(fd, contents);
+  const bool written =
+      WriteAll(fd, contents) && (FaultActive(Fault::kHeadNotSynced) || fsync(fd) == 0);
   close(fd);
   if (!written) return absl::UnavailableError(absl::StrCat(name_, ": ", file, " was not written"));
   CrashPoint("a file is written beside the one that it replaces");

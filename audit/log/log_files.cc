@@ -1,7 +1,7 @@
 #include "audit/log/log_files.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,7 +11,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
+#include "kernels/base/write_all.h"
 
 namespace lethe::audit {
 namespace {
@@ -19,13 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 }  // namespace
-
-absl::Status SyncFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = fd >= 0 && fsync(fd) == 0;
-  if (fd >= 0) close(fd);
-  return synced ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot sync ", path));
-}
 
 absl::StatusOr<std::string> DirectoryFiles::Read(const std::string& path) const {
   const std::string full = absl::StrCat(root_, "/", path);
@@ -64,16 +58,13 @@ absl::Status DirectoryFiles::Replace(const std::string& path, absl::string_view 
   const std::string temporary = absl::StrCat(full, ".new");
   std::error_code error;
   fs::create_directories(fs::path(full).parent_path(), error);
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
-    file.flush();
-    if (!file) return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const bool written = fd >= 0 && WriteAll(fd, contents) && fsync(fd) == 0;
+  if (fd >= 0) close(fd);
+  if (!written || std::rename(temporary.c_str(), full.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
   }
-  LETHE_RETURN_IF_ERROR(SyncFile(temporary));
-  fs::rename(temporary, full, error);
-  if (error) return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
-  return SyncFile(fs::path(full).parent_path().string());
+  return SyncParentOf(full);
 }
 
 absl::Status DirectoryFiles::Remove(const std::string& path) const {

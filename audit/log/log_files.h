@@ -25,9 +25,6 @@ inline constexpr char kCheckpointFile[] = "checkpoint";
 // A full bundle of the longest entries has 16.8 MB.
 inline constexpr size_t kLogFileBytesMax = size_t{32} << 20;
 
-// Of a file or a folder: UNAVAILABLE when it cannot be synced.
-absl::Status SyncFile(const std::string& path);
-
 class LogFiles {
  public:
   virtual ~LogFiles() = default;

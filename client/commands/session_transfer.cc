@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "kernels/base/status_macros.h"
+#include "kernels/base/write_all.h"
 
 namespace lethe::client {
 namespace {
@@ -48,14 +49,8 @@ absl::StatusOr<int> CreateOwnFile(const std::string& path) {
   return descriptor;
 }
 
-absl::Status WriteAll(int descriptor, const std::string& path, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return FileError(path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+absl::Status WriteTo(int descriptor, const std::string& path, absl::string_view bytes) {
+  return WriteAll(descriptor, bytes) ? absl::OkStatus() : FileError(path);
 }
 
 absl::StatusOr<std::string> ReadKey(const std::string& path) {
@@ -74,7 +69,7 @@ absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
     return absl::InvalidArgumentError("the system has no randomness for a key");
   }
   LETHE_ASSIGN_OR_RETURN(const int descriptor, CreateOwnFile(path));
-  absl::Status status = WriteAll(descriptor, path, key);
+  absl::Status status = WriteTo(descriptor, path, key);
   if (status.ok() && fsync(descriptor) != 0) status = FileError(path);
   close(descriptor);
   LETHE_RETURN_IF_ERROR(status);
@@ -98,7 +93,7 @@ absl::Status Export(Context& context, ExportOptions& options) {
     const Progress progress(context.io(), "exporting");
     status = client->ExportSession(options.request, [&](const std::string& data) {
       num_bytes += static_cast<int64_t>(data.size());
-      return WriteAll(descriptor, unfinished, data);
+      return WriteTo(descriptor, unfinished, data);
     });
   }
   if (status.ok() && fsync(descriptor) != 0) status = FileError(unfinished);

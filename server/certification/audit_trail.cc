@@ -1,7 +1,6 @@
 #include "server/certification/audit_trail.h"
 
 #include <array>
-#include <ctime>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "audit/crypto/encoding.h"
 #include "audit/crypto/secret.h"
 #include "kernels/base/byte_io.h"
+#include "kernels/base/wall_clock.h"
 #include "server/model/numerics_id.h"
 
 namespace lethe {
@@ -42,15 +42,6 @@ audit::Sha256Digest ConfigDigest(const SessionEntry& entry) {
 }
 
 }  // namespace
-
-std::string Rfc3339Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return std::string(text.data(), size);
-}
 
 std::string RandomNonce() {
   std::array<uint8_t, audit::kNonceBytesMin> bytes{};

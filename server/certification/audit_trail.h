@@ -40,8 +40,7 @@ audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
                               const SessionEntry& entry, const std::string& nonce,
                               const std::string& request_id);
 
-// The time for a record, and a nonce where the client sent none.
-std::string Rfc3339Now();
+// For a record whose client sent none.
 std::string RandomNonce();
 
 // token_ids of the session's inputs in rank order.

@@ -1,6 +1,5 @@
 #include "server/forget_subject/subject_worker.h"
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wall_clock.h"
 #include "server/certification/removal.h"
 #include "server/diagnostics/log.h"
 #include "server/error/error_info.h"
@@ -20,12 +20,6 @@ namespace {
 
 // Sessions taken from the registry at once, and between two looks that others get at the count.
 constexpr size_t kPageSessions = 64;
-
-int64_t MicrosNow() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 absl::Status Examine(const PassTools& tools, const Call& call, const JobAtWork& work) {
   std::vector<std::string> plan;
@@ -82,7 +76,7 @@ absl::Status Conclude(const PassTools& tools, const JobAtWork& work) {
   SubjectJob done = *work.job;
   done.DropLabel();
   done.plan.clear();
-  done.end_us = MicrosNow();
+  done.end_us = NowMicros();
   done.stage = JobStage::kDone;
   const absl::StatusOr<audit::FinishedSummary> record = tools.trail->recorder->RecordSummary(
       std::move(summary), [&](const audit::Sha256Digest& leaf_hash) {

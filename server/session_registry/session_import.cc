@@ -1,8 +1,8 @@
 // SessionRegistry: imported sessions.
-#include <chrono>
 #include <utility>
 
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wall_clock.h"
 #include "server/error/error_info.h"
 #include "server/session_registry/create_answer.h"
 #include "server/session_registry/durable_entry.h"
@@ -97,10 +97,7 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Import(
   std::shared_ptr<SessionEntry> entry;
   if (replaced_id.empty()) {
     LETHE_RETURN_IF_ERROR(CheckRoom());
-    entry = MakeImported(std::move(imported), RandomId(),
-                         std::chrono::duration_cast<std::chrono::microseconds>(
-                             std::chrono::system_clock::now().time_since_epoch())
-                             .count());
+    entry = MakeImported(std::move(imported), RandomId(), NowMicros());
     entry->fence = fence_;
     LETHE_RETURN_IF_ERROR(StoreImported(request, entry.get(), nullptr));
   } else {

@@ -1,7 +1,6 @@
 #include "server/session_registry/session_registry.h"
 
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -9,6 +8,7 @@
 
 #include "audit/crypto/secret.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wall_clock.h"
 #include "server/error/error_info.h"
 #include "server/session_registry/create_answer.h"
 #include "server/session_registry/durable_entry.h"
@@ -38,12 +38,6 @@ absl::Status SessionNotFound(int64_t num_unnamed) {
   }
   return WithErrorInfo(absl::NotFoundError(message),
                        {"SESSION_NOT_FOUND", {{"field", "session_id"}}});
-}
-
-int64_t NowMicros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 absl::StatusOr<std::shared_ptr<SessionEntry>> MakeEntry(const NewSession& wanted) {

@@ -2,10 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -18,14 +15,18 @@
 
 #include "audit/certificate/keys.h"
 #include "audit/certificate/log_succession.h"
+#include "audit/log/log_files.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/sync_directory.h"
+#include "kernels/base/wall_clock.h"
 #include "server/store/secret_file.h"
 
 namespace lethe {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kTrustFile[] = "trust.txt";
 
 absl::Status CreatePrivate(const fs::path& directory) {
   std::error_code error;
@@ -60,41 +61,17 @@ absl::StatusOr<std::string> LedgerPath(const fs::path& root, const std::string& 
   return absl::InvalidArgumentError("--erasure-ledger: want a place outside the data directory");
 }
 
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// Replaces the file in one step, so that a reader never sees half of it.
-absl::Status WriteTrustFile(const fs::path& path, const std::string& text) {
-  if (ReadAll(path) == text) return absl::OkStatus();
-  const fs::path temporary = path.string() + ".new";
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.flush();
-    if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", temporary.string()));
-  }
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("cannot write ", path.string(), ": ", error.message()));
-}
-
-std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32] = {};
-  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
+// Written anew only where it differs.
+absl::Status WriteTrustFile(const std::string& root, const std::string& text) {
+  const audit::DirectoryFiles files(root);
+  const absl::StatusOr<std::string> present = files.Read(kTrustFile);
+  if (present.ok() && *present == text) return absl::OkStatus();
+  return files.Replace(kTrustFile, text);
 }
 
 // `ledger_path`: LedgerPath's.
 audit::LogHome HomeOf(const fs::path& root, const std::string& ledger_path) {
-  return {root.string(), ledger_path, Now()};
+  return {root.string(), ledger_path, Rfc3339Now()};
 }
 
 }  // namespace
@@ -124,10 +101,10 @@ absl::Status DataDirectory::OpenLog(const std::string& root, const std::string& 
   log_ = *std::move(log);
   recorder_ = std::make_unique<audit::Recorder>(keys, log_.get());
   record_spki_ = keys.record_key->public_key().SpkiDer();
-  trust_path_ = root + "/trust.txt";
+  trust_path_ = absl::StrCat(root, "/", kTrustFile);
   LETHE_ASSIGN_OR_RETURN(const audit::TrustStore trust,
                          audit::PublicKeys(home, log_->verifier_key().name));
-  return WriteTrustFile(trust_path_, audit::WriteTrust(trust));
+  return WriteTrustFile(root, audit::WriteTrust(trust));
 }
 
 absl::StatusOr<std::string> DataDirectory::ChangeKey(const std::string& path,

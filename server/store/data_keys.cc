@@ -16,6 +16,7 @@
 #include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/sync_directory.h"
+#include "kernels/base/write_all.h"
 
 namespace lethe {
 namespace {
@@ -38,15 +39,8 @@ absl::Status IoError(absl::string_view what) {
 }
 
 absl::Status WriteAt(int descriptor, uint64_t offset, absl::Span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written =
-        pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return IoError("write failed");
-    bytes.remove_prefix(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
-  return absl::OkStatus();
+  return WriteAllAt(descriptor, offset, audit::AsStringView(bytes)) ? absl::OkStatus()
+                                                                    : IoError("write failed");
 }
 
 absl::Status ReadAt(int descriptor, uint64_t offset, absl::Span<uint8_t> bytes) {
