@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
+#include "kernels/base/wall_clock.h"
 #include "server/diagnostics/log.h"
 #include "server/error/error_info.h"
 #include "server/forget_subject/subject_worker.h"
@@ -233,9 +234,7 @@ absl::StatusOr<SubjectProgress> SubjectForgetter::Start(const SubjectCommand& co
   job->job.policy = command.policy;
   job->job.nonce = command.nonce.empty() ? RandomNonce() : command.nonce;
   job->job.request = command.request;
-  job->job.start_us = std::chrono::duration_cast<std::chrono::microseconds>(
-                          std::chrono::system_clock::now().time_since_epoch())
-                          .count();
+  job->job.start_us = NowMicros();
   tools_.sessions->CloseSubject(command.label);
   const absl::Status stored = job->rows.Add(EncodeStart(job->job), Durability::kSynced);
   if (!stored.ok()) {

@@ -36,33 +36,9 @@ absl::Status SessionJournal::Apply(JournalDraft draft, Durability durability) {
 
 absl::Status SessionJournal::Begin(std::string snapshot, std::string name, SessionJournal* other,
                                    std::string other_delta) {
-  MutexLock lock(&write_mutex_);
-  MutexLock other_lock(&other->write_mutex_);
-  snapshot_bytes_ = snapshot.size();
-  other->delta_bytes_ += other_delta.size();
-  JournalDraft draft = StartDraft();
-  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), true, store_));
-  draft.change.name = std::move(name);
-  draft.change.name_key = other->state_.meta_key;
-  JournalDraft other_draft = other->StartDraft();
-  if (!other_delta.empty()) other_draft.AddMeta(std::move(other_delta));
-  std::vector<StoreChange> changes;
-  changes.push_back(std::move(draft.change));
-  changes.push_back(std::move(other_draft.change));
-  const absl::StatusOr<std::vector<StoredRow>> stored = store_->Apply(changes, Durability::kSynced);
-  if (!stored.ok()) {
-    store_->Erase(draft.new_keys).IgnoreError();
-    return stored.status();
-  }
-  const std::vector<StoredRow>& added = *stored;
-  draft.change = std::move(changes[0]);
-  other_draft.change = std::move(changes[1]);
-  const size_t num_own = draft.change.add.size();
-  draft.FillIn(absl::MakeConstSpan(added).first(num_own));
-  other_draft.FillIn(absl::MakeConstSpan(added).subspan(num_own));
-  state_ = std::move(draft.next);
-  other->state_ = std::move(other_draft.next);
-  return absl::OkStatus();
+  const Inputs none;
+  return BeginImported({none, VectorRows(), std::move(snapshot), std::move(name)}, nullptr, other,
+                       std::move(other_delta));
 }
 
 absl::Status SessionJournal::Destroy(SessionJournal* other, std::string other_delta) {
@@ -273,22 +249,22 @@ bool SessionJournal::IsLong() const {
          state_.meta_rows.size() > kLongDeltaRows;
 }
 
-absl::Status SessionJournal::Compact(std::string snapshot) {
-  MutexLock lock(&write_mutex_);
+absl::Status SessionJournal::ReplaceMeta(std::string snapshot, bool new_key) {
   snapshot_bytes_ = snapshot.size();
   delta_bytes_ = 0;
   JournalDraft draft = StartDraft();
-  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), state_.meta_rows.empty(), store_));
+  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), new_key, store_));
   return Apply(std::move(draft), Durability::kSynced);
+}
+
+absl::Status SessionJournal::Compact(std::string snapshot) {
+  MutexLock lock(&write_mutex_);
+  return ReplaceMeta(std::move(snapshot), state_.meta_rows.empty());
 }
 
 absl::Status SessionJournal::Renew(std::string snapshot) {
   MutexLock lock(&write_mutex_);
-  snapshot_bytes_ = snapshot.size();
-  delta_bytes_ = 0;
-  JournalDraft draft = StartDraft();
-  LETHE_RETURN_IF_ERROR(draft.ReplaceMeta(std::move(snapshot), true, store_));
-  return Apply(std::move(draft), Durability::kSynced);
+  return ReplaceMeta(std::move(snapshot), true);
 }
 
 absl::StatusOr<std::vector<std::string>> SessionJournal::ReadMeta() {

@@ -114,6 +114,8 @@ class SessionJournal {
   JournalDraft StartDraft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   absl::Status Apply(JournalDraft draft, Durability durability)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  absl::Status ReplaceMeta(std::string snapshot, bool new_key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   absl::Status DraftRemoval(const RemovalContent& content, JournalDraft* draft)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   // What is noted becomes what `after` has of it.

@@ -18,6 +18,8 @@
 #include "kernels/base/byte_io.h"
 #include "kernels/base/crash_point.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/sync_directory.h"
+#include "kernels/base/write_all.h"
 
 namespace lethe {
 namespace {
@@ -124,15 +126,7 @@ absl::StatusOr<Erasure> Decode(absl::string_view bytes) {
 }
 
 absl::Status WriteWhole(int descriptor, uint64_t offset, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written =
-        pwrite(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return IoError("write failed");
-    bytes.remove_prefix(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
-  return absl::OkStatus();
+  return WriteAllAt(descriptor, offset, bytes) ? absl::OkStatus() : IoError("write failed");
 }
 
 absl::StatusOr<std::string> ReadWhole(int descriptor) {
@@ -154,10 +148,7 @@ absl::StatusOr<std::string> ReadWhole(int descriptor) {
 absl::Status WriteHeader(int descriptor, const std::string& directory, const std::string& header) {
   LETHE_RETURN_IF_ERROR(WriteWhole(descriptor, 0, header));
   if (fdatasync(descriptor) != 0) return IoError("sync failed");
-  const int folder = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = folder >= 0 && fsync(folder) == 0;
-  if (folder >= 0) close(folder);
-  return synced ? absl::OkStatus() : IoError("sync of the directory failed");
+  return SyncDirectory(directory);
 }
 
 absl::Status CreateDirectory(const std::string& path) {
@@ -320,6 +311,11 @@ absl::Status ErasureLedger::Void(const audit::Sha256Digest& id) {
   if (is_loaded) loaded_.push_back(entry);
   open_.erase(id);
   return absl::OkStatus();
+}
+
+absl::Status ErasureLedger::failure() const {
+  MutexLock lock(&mutex_);
+  return broken_;
 }
 
 LedgerPosition ErasureLedger::settled() const {

@@ -95,6 +95,8 @@ class ErasureLedger {
   // Before SettleAll: nothing, unless an unsettled entry has this id.
   absl::Status Void(const audit::Sha256Digest& id);
   LedgerPosition settled() const;
+  // OK until a write or sync failed.
+  absl::Status failure() const;
 
  private:
   ErasureLedger(int descriptor, const LedgerOptions& options, const audit::Secret32& key)

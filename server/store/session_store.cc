@@ -104,6 +104,8 @@ size_t SessionStore::num_keys() const {
 absl::Status SessionStore::Transact(Durability durability,
                                     const std::function<absl::Status()>& work) {
   LETHE_RETURN_IF_ERROR(broken_);
+  // What the ledger may or may not hold decides what a start erases.
+  if (ledger_ != nullptr) LETHE_RETURN_IF_ERROR(ledger_->failure());
   if (keys_->has_unsynced() && !FaultActive(Fault::kNewKeysNotSynced)) {
     const CostTimer timer(&costs_.key_sync);
     if (absl::Status status = keys_->Sync(); !status.ok()) return Fail(status);
@@ -170,8 +172,7 @@ absl::StatusOr<std::vector<StoredRow>> SessionStore::Insert(const StoreChange& c
     stored.back().num_bytes = static_cast<int64_t>(sealed.size());
     LETHE_RETURN_IF_ERROR(statement.BindBlob(++parameter, sealed));
     LETHE_RETURN_IF_ERROR(statement.Run());
-    ++count->num_rows;
-    count->row_sum += static_cast<uint64_t>(stored.back().row_id);
+    count->Add(stored.back().row_id);
   }
   return stored;
 }
@@ -189,8 +190,7 @@ absl::Status SessionStore::Remove(int64_t session, absl::Span<const int64_t> row
   for (const int64_t row_id : row_ids) {
     LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row_id));
     LETHE_RETURN_IF_ERROR(statement.Run());
-    --count->num_rows;
-    count->row_sum -= static_cast<uint64_t>(row_id);
+    count->Drop(row_id);
   }
   return absl::OkStatus();
 }

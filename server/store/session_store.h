@@ -148,6 +148,14 @@ class SessionStore {
   struct RowCount {
     int64_t num_rows = 0;
     uint64_t row_sum = 0;
+    void Add(int64_t row_id) {
+      ++num_rows;
+      row_sum += static_cast<uint64_t>(row_id);
+    }
+    void Drop(int64_t row_id) {
+      --num_rows;
+      row_sum -= static_cast<uint64_t>(row_id);
+    }
     bool operator==(const RowCount& other) const = default;
   };
   // By row_id.
@@ -180,6 +188,9 @@ class SessionStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Seal(int64_t session, const StoredRow& row, const audit::Secret32& key,
                    absl::string_view body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of something stored: DATA_LOSS where the key was destroyed.
+  absl::StatusOr<audit::Secret32> FindKey(const DataKeyRef& ref)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What Read opens, without the lock.
   absl::StatusOr<SealedRow> Fetch(const StoredRow& row) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Remove(int64_t session, absl::Span<const int64_t> row_ids)

@@ -47,10 +47,7 @@ SessionStore::RowCount* SessionStore::Counting(int64_t session) {
 void SessionStore::CountAnew(int64_t session, absl::Span<const StoredRow> rows) {
   RowCount* const count = Counting(session);
   *count = RowCount();
-  for (const StoredRow& row : rows) {
-    ++count->num_rows;
-    count->row_sum += static_cast<uint64_t>(row.row_id);
-  }
+  for (const StoredRow& row : rows) count->Add(row.row_id);
 }
 
 absl::Status SessionStore::WriteHeads() {
@@ -102,10 +99,8 @@ absl::StatusOr<std::string> SessionStore::ReadName(int64_t session) {
   if (statement.ColumnBlob(2).empty()) return absl::NotFoundError("session store: no name is kept");
   const DataKeyRef ref{static_cast<uint64_t>(statement.ColumnInt64(0)),
                        static_cast<uint64_t>(statement.ColumnInt64(1))};
-  const absl::StatusOr<audit::Secret32> key = keys_->Find(ref);
-  if (absl::IsNotFound(key.status())) return absl::DataLossError(key.status().message());
-  if (!key.ok()) return key.status();
-  return OpenName(id_, session, *key, statement.ColumnBlob(2));
+  LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, FindKey(ref));
+  return OpenName(id_, session, key, statement.ColumnBlob(2));
 }
 
 absl::StatusOr<std::set<int64_t>> SessionStore::Incomplete() {
@@ -113,8 +108,7 @@ absl::StatusOr<std::set<int64_t>> SessionStore::Incomplete() {
   LETHE_ASSIGN_OR_RETURN(const LoadedRows loaded, LoadRows());
   std::map<int64_t, RowCount> counts;
   for (const auto& [session, row] : loaded.rows) {
-    ++counts[session].num_rows;
-    counts[session].row_sum += static_cast<uint64_t>(row.row_id);
+    counts[session].Add(row.row_id);
   }
   std::set<int64_t> incomplete;
   for (const auto& [session, head] : heads_) {

@@ -25,8 +25,7 @@ absl::Status SessionStore::LoadCounters() {
   for (const auto& [session, row] : loaded.rows) {
     next_row_id_ = std::max(next_row_id_, row.row_id + 1);
     next_session_ = std::max(next_session_, session + 1);
-    ++counts[session].num_rows;
-    counts[session].row_sum += static_cast<uint64_t>(row.row_id);
+    counts[session].Add(row.row_id);
   }
   if (loaded.num_damaged_places == 0) {
     // A count that is damaged is made again from rows that are whole.
@@ -102,17 +101,21 @@ absl::StatusOr<std::vector<DataKeyRef>> SessionStore::Unreferenced(
   return free;
 }
 
+absl::StatusOr<audit::Secret32> SessionStore::FindKey(const DataKeyRef& ref) {
+  absl::StatusOr<audit::Secret32> key = keys_->Find(ref);
+  if (absl::IsNotFound(key.status())) return absl::DataLossError(key.status().message());
+  return key;
+}
+
 absl::StatusOr<SessionStore::SealedRow> SessionStore::Fetch(const StoredRow& row) {
   MutexLock lock(&mutex_);
-  absl::StatusOr<audit::Secret32> key = keys_->Find(row.key);
-  if (absl::IsNotFound(key.status())) return absl::DataLossError(key.status().message());
-  if (!key.ok()) return key.status();
+  LETHE_ASSIGN_OR_RETURN(audit::Secret32 key, FindKey(row.key));
   LETHE_ASSIGN_OR_RETURN(audit::SqliteStatement statement,
                          database_->Prepare("SELECT body FROM rows WHERE row_id = ?"));
   LETHE_RETURN_IF_ERROR(statement.BindInt64(1, row.row_id));
   LETHE_ASSIGN_OR_RETURN(const bool found, statement.Step());
   if (!found) return absl::DataLossError("session store: a row is missing");
-  return SealedRow{*std::move(key), statement.ColumnBlob(0)};
+  return SealedRow{std::move(key), statement.ColumnBlob(0)};
 }
 
 absl::StatusOr<std::string> SessionStore::Read(int64_t session, const StoredRow& row) {
