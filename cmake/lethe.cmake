@@ -13,9 +13,16 @@ if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_
    (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15))
   target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False alarms on moved strings at -O2 (GCC bugs 105329, 105651).
+  target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overread>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
+# Everywhere, so that one precompiled header fits all: gRPC's users get it anyway.
+target_compile_options(lethe_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-pthread>)
+target_link_options(lethe_flags INTERFACE -pthread)
 target_compile_definitions(lethe_flags INTERFACE HWY_DISABLE_PCLMUL_AES)
 if(LETHE_CUDA)
   # As on the CPU: a multiplication and an addition become one fma only where the source says so.
@@ -38,6 +45,23 @@ function(lethe_join_files target)
   endif()
 endfunction()
 
+# lethe_headers(name FILE DEPS …): compiles a header once, for the libraries of folders that set LETHE_LIBRARY_HEADERS to the name.
+function(lethe_headers name file)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  if(LETHE_JOIN_FILES)
+    add_library(${name} STATIC ${PROJECT_SOURCE_DIR}/cmake/headers.cc)
+    target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS})
+    target_precompile_headers(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/${file}>")
+  endif()
+endfunction()
+
+# lethe_reuse_headers(target [headers]): where there are any.
+function(lethe_reuse_headers target)
+  if(LETHE_JOIN_FILES AND ARGN)
+    target_precompile_headers(${target} REUSE_FROM ${ARGN})
+  endif()
+endfunction()
+
 # lethe_library(name SOURCES a.cc … [CUDA_SOURCES a.cu …] [DEPS t …] [PRIVATE_DEPS t …]): the target lethe_<name>, alias
 # lethe::<name>. Without LETHE_CUDA the CUDA sources stay out, and LETHE_ON_CUDA (kernels/base/on_cuda.h) leaves out their calls.
 function(lethe_library name)
@@ -48,7 +72,9 @@ function(lethe_library name)
   if(ARG_SOURCES)
     add_library(lethe_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(lethe_${name} PUBLIC lethe_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    target_compile_options(lethe_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${LETHE_LIBRARY_OPTIONS}>)
     lethe_join_files(lethe_${name})
+    lethe_reuse_headers(lethe_${name} ${LETHE_LIBRARY_HEADERS})
   else()
     add_library(lethe_${name} INTERFACE)
     target_link_libraries(lethe_${name} INTERFACE lethe_flags ${ARG_DEPS})
@@ -65,15 +91,15 @@ function(lethe_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
-# lethe_test_headers(name): compiles the headers that nearly every test includes once; tests of this folder and below use them.
-# An executable, as the tests are: its code is position-independent in the same way.
-function(lethe_test_headers name)
-  set(LETHE_TEST_HEADERS ${name} PARENT_SCOPE)
+# lethe_test_headers(name FILE [DEPS …]): as lethe_headers, for the tests of folders that set LETHE_TEST_HEADERS to the name. An
+# executable, as the tests are: its code is position-independent in the same way.
+function(lethe_test_headers name file)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   if(LETHE_JOIN_FILES)
-    add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/testing/test_headers.cc)
-    target_link_libraries(${name} PRIVATE lethe_flags lethe::testing GTest::gmock GTest::gtest_main)
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/cmake/headers.cc)
+    target_link_libraries(${name} PRIVATE lethe_flags ${ARG_DEPS} lethe::testing GTest::gmock GTest::gtest_main)
     target_compile_options(${name} PRIVATE ${LETHE_TEST_OPTIONS})
-    target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/testing/test_headers.h)
+    target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/testing/${file})
   endif()
 endfunction()
 
@@ -94,9 +120,7 @@ function(lethe_test name)
   target_compile_definitions(${name} PRIVATE
     LETHE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LETHE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   lethe_join_files(${name})
-  if(LETHE_JOIN_FILES AND LETHE_TEST_HEADERS)
-    target_precompile_headers(${name} REUSE_FROM ${LETHE_TEST_HEADERS})
-  endif()
+  lethe_reuse_headers(${name} ${LETHE_TEST_HEADERS})
   string(REPLACE ";" "\\;" labels "${ARG_LABELS}")
   if(ARG_ONE_PROCESS)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)

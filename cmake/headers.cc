@@ -1,0 +1,1 @@
+// What a target that exists for its precompiled header compiles (cmake/lethe.cmake).

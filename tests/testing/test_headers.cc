@@ -1,1 +1,0 @@
-// No test: the program that a precompiled header must belong to.
