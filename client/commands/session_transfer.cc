@@ -8,15 +8,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
 #include "client/commands/progress.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
+#include "audit/crypto/key_file.h"
+#include "audit/crypto/secret.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/write_all.h"
 
@@ -54,7 +56,7 @@ absl::Status WriteTo(int descriptor, const std::string& path, absl::string_view 
 }
 
 absl::StatusOr<std::string> ReadKey(const std::string& path) {
-  LETHE_ASSIGN_OR_RETURN(std::string key, ReadFile(path));
+  LETHE_ASSIGN_OR_RETURN(std::string key, audit::ReadKeyFile(path));
   if (key.size() != kKeyBytes) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": want a key file of 32 bytes"));
   }
@@ -64,15 +66,10 @@ absl::StatusOr<std::string> ReadKey(const std::string& path) {
 absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) return ReadKey(path);
-  std::string key(kKeyBytes, '\0');
-  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
-    return absl::InvalidArgumentError("the system has no randomness for a key");
-  }
-  LETHE_ASSIGN_OR_RETURN(const int descriptor, CreateOwnFile(path));
-  absl::Status status = WriteTo(descriptor, path, key);
-  if (status.ok() && fsync(descriptor) != 0) status = FileError(path);
-  close(descriptor);
-  LETHE_RETURN_IF_ERROR(status);
+  std::array<uint8_t, kKeyBytes> bytes{};
+  audit::RandomBytes(absl::MakeSpan(bytes));
+  std::string key(bytes.begin(), bytes.end());
+  LETHE_RETURN_IF_ERROR(audit::WriteKeyFile(path, key));
   return key;
 }
 

@@ -67,83 +67,105 @@ void AddStoreBench(CLI::App* app, lethe::bench::StoreBenchOptions* options, absl
   store->callback([options, status] { *status = lethe::bench::RunStoreBench(*options); });
 }
 
-int Run(int argc, char** argv) {
-  CLI::App app("Measures Lethe on this machine, one compute thread.", "lethe bench");
-  app.require_subcommand(1);
-  app.footer("Example: lethe bench model --model models/lethe-tiny --sizes 256,2048,8192");
-  using lethe::bench::BenchOptions;
-  using Bench = absl::Status (*)(const BenchOptions&);
-  absl::Status status;
-  const auto add = [&](const std::string& name, const std::string& what, Bench bench,
-                       const std::vector<int64_t>& sizes) {
-    CLI::App* command = app.add_subcommand(name, what);
-    const auto options = std::make_shared<BenchOptions>();
-    options->sizes = sizes;
-    command->add_option("--model", options->model_directory, "model directory")->required();
-    command->add_option("--sizes", options->sizes, "tokens of history, comma-separated")
-        ->delimiter(',')
-        ->check(CLI::Range(int64_t{64}, int64_t{1} << 24))
-        ->capture_default_str();
-    command->add_option("--runs", options->runs, "runs of each measurement, 1 to 1000")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
-    command->add_flag("--json", options->json, "one JSON object per line");
-    command->callback([&status, bench, options] { status = bench(*options); });
-    return std::pair(command, options);
-  };
-  const std::vector<int64_t> sizes = {256, 2048, 8192};
-  add("model", "prefill and decode, tokens per second", lethe::bench::RunModelBench, sizes);
-  const auto [forget, forget_options] =
-      add("forget", "a Forget on both ways: one token at several distances, and many",
-          lethe::bench::RunForgetBench, {1024, 8192});
+using lethe::bench::BenchOptions;
+using Bench = absl::Status (*)(const BenchOptions&);
+
+// A bench of the model loop: its command, and options that the command keeps alive.
+std::pair<CLI::App*, std::shared_ptr<BenchOptions>> AddModelBench(
+    CLI::App* app, const std::string& name, const std::string& what, Bench bench,
+    const std::vector<int64_t>& sizes, absl::Status* status) {
+  CLI::App* command = app->add_subcommand(name, what);
+  auto options = std::make_shared<BenchOptions>();
+  options->sizes = sizes;
+  command->add_option("--model", options->model_directory, "model directory")->required();
+  command->add_option("--sizes", options->sizes, "tokens of history, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{64}, int64_t{1} << 24))
+      ->capture_default_str();
+  command->add_option("--runs", options->runs, "runs of each measurement, 1 to 1000")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "one JSON object per line");
+  command->callback([status, bench, options] { *status = bench(*options); });
+  return {command, options};
+}
+
+void AddModelBenches(CLI::App* app, absl::Status* status) {
+  AddModelBench(app, "model", "prefill and decode, tokens per second", lethe::bench::RunModelBench,
+                {256, 2048, 8192}, status);
+  const auto [forget, forget_options] = AddModelBench(
+      app, "forget", "a Forget on both ways: one token at several distances, and many",
+      lethe::bench::RunForgetBench, {1024, 8192}, status);
   forget
       ->add_option("--stored-input-mib", forget_options->stored_input_mib,
                    "as of lethe-server: what a session may store for a replay")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
-  add("server", "decode through gRPC against the bare loop, sessions in memory and on disk",
-      lethe::bench::RunServerBench, {2048});
-  CLI::App* recall = app.add_subcommand(
+  AddModelBench(app, "server",
+                "decode through gRPC against the bare loop, sessions in memory and on disk",
+                lethe::bench::RunServerBench, {2048}, status);
+}
+
+void AddRecallBench(CLI::App* app, BenchOptions* options, absl::Status* status) {
+  CLI::App* recall = app->add_subcommand(
       "recall", "asks for records, forgets them, compares with sessions never told");
-  BenchOptions recall_options;
-  recall->add_option("--model", recall_options.model_directory, "model directory")->required();
-  recall->add_option("--cases", recall_options.cases_path, "file of cases (train/recall_cases.py)")
+  recall->add_option("--model", options->model_directory, "model directory")->required();
+  recall->add_option("--cases", options->cases_path, "file of cases (train/recall_cases.py)")
       ->required();
-  recall->add_flag("--json", recall_options.json, "one JSON object");
-  recall->callback([&] { status = lethe::bench::RunRecallBench(recall_options); });
-  CLI::App* solver =
-      app.add_subcommand("svdd", "the exact one-class solver: forget, append, load, beside libsvm");
-  BenchOptions solver_options;
-  solver_options.sizes = {256, 1024, 4096};
-  solver_options.runs = 100;
-  solver->add_option("--sizes", solver_options.sizes, "keys, comma-separated")
+  recall->add_flag("--json", options->json, "one JSON object");
+  recall->callback([options, status] { *status = lethe::bench::RunRecallBench(*options); });
+}
+
+void AddSvddBench(CLI::App* app, BenchOptions* options, absl::Status* status) {
+  CLI::App* solver = app->add_subcommand(
+      "svdd", "the exact one-class solver: forget, append, load, beside libsvm");
+  options->sizes = {256, 1024, 4096};
+  options->runs = 100;
+  solver->add_option("--sizes", options->sizes, "keys, comma-separated")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{32}, int64_t{1} << 20))
       ->capture_default_str();
-  solver->add_option("--runs", solver_options.runs, "operations of each kind, 1 to 100000")
+  solver->add_option("--runs", options->runs, "operations of each kind, 1 to 100000")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  solver->add_flag("--json", solver_options.json, "one JSON object per line");
-  solver->callback([&] { status = lethe::bench::RunSvddBench(solver_options); });
-  lethe::bench::StoreBenchOptions store_options;
-  AddStoreBench(&app, &store_options, &status);
-  CLI::App* kernels = app.add_subcommand(
+  solver->add_flag("--json", options->json, "one JSON object per line");
+  solver->callback([options, status] { *status = lethe::bench::RunSvddBench(*options); });
+}
+
+void AddKernelBench(CLI::App* app, lethe::bench::KernelBenchOptions* options,
+                    absl::Status* status) {
+  CLI::App* kernels = app->add_subcommand(
       "kernels", "a session's kernels on a device, one by one, beside other people's");
-  lethe::bench::KernelBenchOptions kernel_options;
-  kernels->add_option("--device", kernel_options.device, "cuda, or cpu for the portable forms")
+  kernels->add_option("--device", options->device, "cuda, or cpu for the portable forms")
       ->transform(CLI::CheckedTransformer(std::map<std::string, lethe::DeviceKind>{
           {"cuda", lethe::DeviceKind::kCuda}, {"cpu", lethe::DeviceKind::kCpu}}))
       ->default_str("cuda");
-  kernels->add_option("--filter", kernel_options.filter,
+  kernels->add_option("--filter", options->filter,
                       "take the cases whose kernel and shape hold this text");
-  kernels->add_option("--runs", kernel_options.runs, "runs of each case, 1 to 1000")
+  kernels->add_option("--runs", options->runs, "runs of each case, 1 to 1000")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   kernels->add_flag(
-      "--peers,!--no-peers", kernel_options.with_peers,
+      "--peers,!--no-peers", options->with_peers,
       "time other kernels with python3 where it has PyTorch, fla or palimpsa (default)");
-  kernels->add_flag("--json", kernel_options.json, "one JSON object per line");
-  kernels->callback([&] { status = lethe::bench::RunKernelBench(kernel_options); });
+  kernels->add_flag("--json", options->json, "one JSON object per line");
+  kernels->callback([options, status] { *status = lethe::bench::RunKernelBench(*options); });
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app("Measures Lethe on this machine, one compute thread.", "lethe bench");
+  app.require_subcommand(1);
+  app.footer("Example: lethe bench model --model models/lethe-tiny --sizes 256,2048,8192");
+  absl::Status status;
+  AddModelBenches(&app, &status);
+  BenchOptions recall_options;
+  AddRecallBench(&app, &recall_options, &status);
+  BenchOptions solver_options;
+  AddSvddBench(&app, &solver_options, &status);
+  lethe::bench::StoreBenchOptions store_options;
+  AddStoreBench(&app, &store_options, &status);
+  lethe::bench::KernelBenchOptions kernel_options;
+  AddKernelBench(&app, &kernel_options, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

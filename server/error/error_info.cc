@@ -47,6 +47,10 @@ std::optional<ErrorInfo> GetErrorInfo(const absl::Status& status) {
   return info;
 }
 
+ErrorInfo ErrorInfoOf(const absl::Status& status) {
+  return GetErrorInfo(status).value_or(ErrorInfo{StatusCodeReason(status.code()), {}});
+}
+
 absl::Status WithDefaultReason(absl::Status status, absl::string_view reason) {
   if (status.ok() || GetErrorInfo(status).has_value()) return status;
   return WithErrorInfo(std::move(status), {std::string(reason), {}});

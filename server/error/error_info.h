@@ -36,6 +36,9 @@ absl::Status WithErrorInfo(absl::Status status, const ErrorInfo& info);
 // The attached info, or nothing.
 std::optional<ErrorInfo> GetErrorInfo(const absl::Status& status);
 
+// The attached info, or its code's name as the reason; `status` is an error.
+ErrorInfo ErrorInfoOf(const absl::Status& status);
+
 // `status` unchanged when it carries an info already (the innermost layer knows best), else with
 // this reason.
 absl::Status WithDefaultReason(absl::Status status, absl::string_view reason);

@@ -39,10 +39,6 @@ absl::Status JobNotFound() {
                        {"JOB_NOT_FOUND", {{"field", "job_id"}}});
 }
 
-std::string ReasonFor(const absl::Status& status) {
-  return GetErrorInfo(status).value_or(ErrorInfo{StatusCodeReason(status.code()), {}}).reason;
-}
-
 SubjectProgress ProgressOf(const SubjectJob& job) {
   SubjectProgress progress;
   progress.job_id = job.job_id;
@@ -180,7 +176,7 @@ void SubjectForgetter::RunJobs() {
     }
     // Others may be able to go on meanwhile.
     queue_.push_back(job);
-    job->waiting_reason = ReasonFor(status);
+    job->waiting_reason = ErrorInfoOf(status).reason;
     ++job->version;
     changed_.SignalAll();
     LogError(absl::StrCat("subject job ", job->job.job_id, " waits: ", job->waiting_reason));

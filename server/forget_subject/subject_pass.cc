@@ -87,8 +87,7 @@ absl::StatusOr<SubjectOutcome> OutcomeOfError(const absl::Status& status,
                                               const std::string& session_id) {
   SubjectOutcome outcome;
   outcome.session_id = session_id;
-  outcome.reason =
-      GetErrorInfo(status).value_or(ErrorInfo{StatusCodeReason(status.code()), {}}).reason;
+  outcome.reason = ErrorInfoOf(status).reason;
   if (IsToBeTriedAgain(status, outcome.reason)) return status;
   outcome.kind = OutcomeKind::kFailed;
   if (outcome.reason == "SESSION_DELETED" || outcome.reason == "SESSION_NOT_FOUND") {

@@ -36,8 +36,7 @@ std::string SerializeRpcStatus(int code, const std::string& message,
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  const ErrorInfo info =
-      GetErrorInfo(status).value_or(ErrorInfo{StatusCodeReason(status.code()), {}});
+  const ErrorInfo info = ErrorInfoOf(status);
   v1::ErrorInfo detail;
   detail.set_reason(info.reason);
   detail.set_domain(kErrorDomain);

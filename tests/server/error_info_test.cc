@@ -40,5 +40,11 @@ TEST(ErrorInfoTest, InvalidFieldNamesFieldAndRange) {
   EXPECT_EQ(GetErrorInfo(status)->reason, "INVALID_FIELD");
 }
 
+TEST(ErrorInfoTest, AStatusWithoutInfoHasItsCodesName) {
+  EXPECT_EQ(ErrorInfoOf(absl::UnavailableError("later")).reason, "UNAVAILABLE");
+  const absl::Status named = WithDefaultReason(absl::UnavailableError("later"), "SHUTTING_DOWN");
+  EXPECT_EQ(ErrorInfoOf(named).reason, "SHUTTING_DOWN");
+}
+
 }  // namespace
 }  // namespace lethe::testing
