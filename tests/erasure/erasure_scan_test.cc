@@ -78,6 +78,32 @@ class ErasureScan {
     for (const std::string& session : sessions) EXPECT_TRUE(server_->Delete(session).ok());
   }
 
+  // Sessions that have left memory, with snapshots of their states, before they are told to forget.
+  void PlantAndForgetSpilled(const Size& size) {
+    const std::vector<Planted> all = {PlantTexts(kBoundedModel, size.num_texts, false),
+                                      PlantTexts(kContextualModel, size.num_texts, true)};
+    EXPECT_TRUE(server_->AwaitWord("[1-9][0-9]* for --resident-mib.*snapshots of [1-9]"));
+    for (const Planted& planted : all) ForgetTexts(planted);
+  }
+
+  // A person in sessions that were exported, imported and left alone; one job forgets everywhere.
+  void PlantAndForgetPeople(int count) {
+    std::vector<std::string> labels;
+    std::vector<std::string> sessions;
+    for (int k = 0; k < count; ++k) {
+      labels.push_back(markers_.Label());
+      sessions.push_back(server_->CreateSession(k % 2 == 0 ? kBoundedModel : kContextualModel));
+      server_->Append(sessions.back(), "what stays", "");
+      server_->Append(sessions.back(), markers_.Text(), labels.back());
+      server_->Append(sessions.back(), markers_.Text(), labels.front());
+    }
+    for (const std::string& session : sessions) {
+      const std::string imported = server_->Import(server_->Export(session));
+      EXPECT_NE(imported, session);
+    }
+    for (const std::string& label : labels) server_->ForgetEverywhere(label);
+  }
+
   Markers& markers() { return markers_; }
 
  private:
@@ -214,6 +240,36 @@ TEST_F(ErasureScanTest, NothingIsLeftAfterAKillAndARestart) {
   EXPECT_TRUE(hits.empty()) << Describe(hits);
   hits = server.ScanMemory(scan.markers());
   EXPECT_TRUE(hits.empty()) << Describe(hits);
+}
+
+// Everything that a scan looks at, after what was done.
+void ExpectNothingLeft(ErasureServer* server, const Markers& markers) {
+  std::vector<Hit> hits = server->ScanMemory(markers);
+  EXPECT_TRUE(hits.empty()) << Describe(hits);
+  hits = server->ScanReplies(markers);
+  EXPECT_TRUE(hits.empty()) << Describe(hits);
+  hits = server->ScanFiles(markers);
+  EXPECT_TRUE(hits.empty()) << Describe(hits);
+}
+
+TEST_F(ErasureScanTest, NothingIsLeftOfSessionsThatHadLeftMemory) {
+  ErasureServer server(std::nullopt, {"--resident-mib", "1"});
+  ErasureScan scan(&server, 5);
+  scan.PlantAndForgetSpilled({60, 0});
+  ExpectNothingLeft(&server, scan.markers());
+  server.Kill();
+  server.Start();
+  ExpectNothingLeft(&server, scan.markers());
+}
+
+TEST_F(ErasureScanTest, NothingIsLeftOfAPersonWhoWasForgottenEverywhere) {
+  ErasureServer server;
+  ErasureScan scan(&server, 6);
+  scan.PlantAndForgetPeople(8);
+  ExpectNothingLeft(&server, scan.markers());
+  server.Kill();
+  server.Start();
+  ExpectNothingLeft(&server, scan.markers());
 }
 
 TEST_F(ErasureScanTest, NothingIsLeftWhateverStepOfAForgetAKillStrikes) {

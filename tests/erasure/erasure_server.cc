@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -58,7 +59,8 @@ std::string ErasureModelConfig(const std::string& name) {
                       R"("max_tokens":4096,"norm_eps":1e-6,"layers":[)", layers, "]}");
 }
 
-ErasureServer::ErasureServer(std::optional<Fault> fault) : fault_(fault) {
+ErasureServer::ErasureServer(std::optional<Fault> fault, std::vector<std::string> arguments)
+    : fault_(fault), arguments_(std::move(arguments)) {
   for (const char* name : {kBoundedModel, kContextualModel}) {
     WriteModel(directory_.path() + "/" + name, name);
   }
@@ -80,11 +82,20 @@ void ErasureServer::Start() {
   Control(0);
   setenv("LETHE_TEST_CONTROL", (root + "/control").c_str(), 1);
   setenv("TMPDIR", (root + "/tmp").c_str(), 1);
-  program_ = std::make_unique<Program>(
-      std::vector<std::string>{"--model", root + "/" + kBoundedModel, "--model",
-                               root + "/" + kContextualModel, "--data", data_path(), "--listen",
-                               "127.0.0.1:0", "--compute-threads", "2", "--log-level", "debug"},
-      root + "/stderr", kFaultyServer);
+  std::vector<std::string> arguments = {"--model",
+                                        root + "/" + kBoundedModel,
+                                        "--model",
+                                        root + "/" + kContextualModel,
+                                        "--data",
+                                        data_path(),
+                                        "--listen",
+                                        "127.0.0.1:0",
+                                        "--compute-threads",
+                                        "2",
+                                        "--log-level",
+                                        "debug"};
+  arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
+  program_ = std::make_unique<Program>(std::move(arguments), root + "/stderr", kFaultyServer);
   unsetenv("TMPDIR");
   stubs_ = std::make_unique<Stubs>(ConnectTo(program_->ReadAddress()));
 }
@@ -186,6 +197,66 @@ grpc::Status ErasureServer::Delete(const std::string& session) {
   request.set_session_id(session);
   v1::DeleteSessionResponse response;
   return stubs_->session->DeleteSession(&context, request, &response);
+}
+
+void ErasureServer::ForgetEverywhere(const std::string& label) {
+  Context context;
+  v1::ForgetSubjectRequest request;
+  request.set_subject(label);
+  request.set_derived_policy(v1::DERIVED_POLICY_FORGET_DERIVED);
+  v1::ForgetSubjectResponse response;
+  ExpectOk(stubs_->forgetting->ForgetSubject(&context, request, &response));
+  Context watch_context;
+  v1::WatchSubjectJobRequest watch;
+  watch.set_job_id(response.job().job_id());
+  const auto reader = stubs_->forgetting->WatchSubjectJob(&watch_context, watch);
+  for (v1::WatchSubjectJobResponse event; reader->Read(&event);) {
+    seen_ += event.SerializeAsString();
+  }
+  ExpectOk(reader->Finish());
+  Context get_context;
+  v1::GetSubjectJobRequest get;
+  get.set_job_id(response.job().job_id());
+  v1::GetSubjectJobResponse job;
+  ExpectOk(stubs_->forgetting->GetSubjectJob(&get_context, get, &job));
+  EXPECT_TRUE(job.has_summary());
+  seen_ += job.SerializeAsString();
+}
+
+std::string ErasureServer::Export(const std::string& session) {
+  Context context;
+  v1::ExportSessionRequest request;
+  request.set_session_id(session);
+  request.set_key(std::string(32, '\0'));
+  const auto reader = stubs_->session->ExportSession(&context, request);
+  std::string file;
+  for (v1::ExportSessionResponse piece; reader->Read(&piece);) file += piece.data();
+  ExpectOk(reader->Finish());
+  return file;
+}
+
+std::string ErasureServer::Import(const std::string& file) {
+  Context context;
+  v1::ImportSessionResponse response;
+  const auto writer = stubs_->session->ImportSession(&context, &response);
+  v1::ImportSessionRequest request;
+  request.mutable_header()->set_key(std::string(32, '\0'));
+  EXPECT_TRUE(writer->Write(request));
+  request.set_data(file);
+  EXPECT_TRUE(writer->Write(request));
+  writer->WritesDone();
+  ExpectOk(writer->Finish());
+  sessions_.push_back(response.session().session_id());
+  return sessions_.back();
+}
+
+bool ErasureServer::AwaitWord(const std::string& pattern) const {
+  for (int wait = 0; wait < 300; ++wait) {
+    if (std::regex_search(audit::ReadFile(directory_.path() + "/stderr"), std::regex(pattern)))
+      return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return false;
 }
 
 std::string ErasureServer::Digest(const std::string& session) {

@@ -28,8 +28,9 @@ std::string ErasureModelConfig(const std::string& name);
 
 class ErasureServer {
  public:
-  // With the fault from its start.
-  explicit ErasureServer(std::optional<Fault> fault = std::nullopt);
+  // With the fault from its start, and further arguments.
+  explicit ErasureServer(std::optional<Fault> fault = std::nullopt,
+                         std::vector<std::string> arguments = {});
 
   void Start();
   void Kill() { program_->Kill(); }
@@ -54,6 +55,11 @@ class ErasureServer {
                              const std::string& request_id = "");
   grpc::Status ForgetRange(const std::string& session, const v1::TokenRange& range);
   grpc::Status Delete(const std::string& session);
+  // A job over all sessions, which has ended; its summary is an answer.
+  void ForgetEverywhere(const std::string& label);
+  // The file of an export, under a key of zeros; its import as a new session.
+  std::string Export(const std::string& session);
+  std::string Import(const std::string& file);
   // The bytes of the state digest; an error's text without one.
   std::string Digest(const std::string& session);
   void Certify(const std::string& session);
@@ -71,6 +77,8 @@ class ErasureServer {
   // Up to a second until there are none: gRPC frees a call just after it was answered.
   std::vector<Hit> ScanMemory(const Markers& markers);
 
+  // Until standard error has a match; false: it had none for 30 seconds.
+  bool AwaitWord(const std::string& pattern) const;
   // What /proc says of it.
   std::string ProcessFile(const std::string& name) const {
     return audit::ReadFile("/proc/" + std::to_string(program_->process()) + "/" + name);
@@ -84,6 +92,7 @@ class ErasureServer {
 
   audit::TempDirectory directory_{audit::TempDirectory::Where::kMemory};
   std::optional<Fault> fault_;
+  const std::vector<std::string> arguments_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Stubs> stubs_;
   std::vector<std::string> sessions_;
