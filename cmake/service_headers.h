@@ -3,9 +3,11 @@
 #ifndef LETHE_CMAKE_SERVICE_HEADERS_H_
 #define LETHE_CMAKE_SERVICE_HEADERS_H_
 
-#include "cmake/library_headers.h"
 #include "google/protobuf/util/time_util.h"
 #include "grpcpp/grpcpp.h"
+#include "nlohmann/json.hpp"
+
+#include "cmake/library_headers.h"
 #include "lethe/v1/audit.grpc.pb.h"
 #include "lethe/v1/certification.grpc.pb.h"
 #include "lethe/v1/forgetting.grpc.pb.h"
@@ -13,6 +15,5 @@
 #include "lethe/v1/memory.grpc.pb.h"
 #include "lethe/v1/model.grpc.pb.h"
 #include "lethe/v1/session.grpc.pb.h"
-#include "nlohmann/json.hpp"
 
 #endif  // LETHE_CMAKE_SERVICE_HEADERS_H_
