@@ -12,8 +12,23 @@
 #include "kernels/base/fault.h"
 #include "kernels/base/mutex.h"
 
+// Zeros zmm16 to zmm31, which vzeroall leaves. The C library copies through them where the processor has them, and the kernel
+// writes a waiting thread's registers to its stack when it handles a signal. In assembly, so that no compiler reasons
+// about which registers it changes.
+extern "C" void LetheZeroHighRegisters();
+asm(".text\n"
+    ".type LetheZeroHighRegisters, @function\n"
+    "LetheZeroHighRegisters:\n"
+    ".irp number, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\n"
+    "vpxorq %zmm\\number, %zmm\\number, %zmm\\number\n"
+    ".endr\n"
+    "ret\n"
+    ".size LetheZeroHighRegisters, . - LetheZeroHighRegisters\n");
+
 namespace lethe {
 namespace {
+
+const bool has_high_registers = __builtin_cpu_supports("avx512f") != 0;
 
 constexpr uintptr_t kPageBytes = 4096;
 
@@ -57,6 +72,7 @@ __attribute__((naked, noinline)) void ZeroUpToStackPointer(uintptr_t /*from*/) {
 
 // Async-signal-safe.
 __attribute__((noinline)) void WipeFrom(uintptr_t low) {
+  if (has_high_registers) LetheZeroHighRegisters();
   const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   // A page of room for the call below.
   const uintptr_t whole_end = (here - kPageBytes) / kPageBytes * kPageBytes;

@@ -9,8 +9,9 @@
 // Effects:   WipeDeadStacks: zeros below the stack pointer of the caller and of every other thread that has a
 //            KnownStack. The others do it in a signal handler (SIGRTMIN + 6, installed with SA_RESTART at the first
 //            KnownStack), so calls of the system that are never restarted may end with EINTR once. Whole pages are
-//            given back to the system. What a thread has in registers stays, and so does the copy of them that the
-//            kernel puts on its stack for the handler.
+//            given back to the system. The caller's vector registers are zeroed; what another thread has in registers
+//            stays, and so does the copy of them that the kernel puts on its stack for the handler. So whoever handles
+//            content ends with WipeOwnDeadStack.
 // Numerics:  none. About 10 us for each thread.
 // Threads:   safe.
 #ifndef LETHE_SERVER_WIPING_DEAD_STACKS_H_

@@ -235,6 +235,24 @@ TEST_F(WipingTest, TheCallersOwnDeadStackIsWiped) {
   EXPECT_EQ(LeftAt(mark, reinterpret_cast<const void*>(dirty), 16), 0u);
 }
 
+// memcpy leaves what it copied there, and a signal brings that into memory.
+TEST_F(WipingTest, TheCallersVectorRegistersAreZeroed) {
+  if (__builtin_cpu_supports("avx512f") == 0) {
+    GTEST_SKIP() << "skipped because this processor has no AVX-512";
+  }
+  const auto left_after_wipe = [] {
+    alignas(64) std::array<char, 64> bytes{};
+    bytes.fill('x');
+    asm volatile("vmovdqu64 %0, %%zmm17" ::"m"(bytes));
+    WipeOwnDeadStack();
+    asm volatile("vmovdqu64 %%zmm17, %0" : "=m"(bytes));
+    return std::string(bytes.begin(), bytes.end());
+  };
+  EXPECT_EQ(left_after_wipe(), std::string(64, '\0'));
+  const ScopedFault fault(Fault::kDeadStacksKept);
+  EXPECT_EQ(left_after_wipe(), std::string(64, 'x'));
+}
+
 TEST_F(WipingTest, AnEndedThreadsStackIsWiped) {
   const Mark mark;
   for (const bool wipes : {true, false}) {
