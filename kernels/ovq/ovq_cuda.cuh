@@ -180,17 +180,12 @@ struct KeyLane {
     return *reinterpret_cast<const uint4*>(pieces[pair & 1] + 8 * n * kDim + (pair & ~1) * 32);
   }
 };
-// Brings a row nearer ahead of its use, as far as the second cache.
-__device__ inline void PrefetchRow(const float* row, int size) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(row),
-               "r"(size * static_cast<int>(sizeof(float)))
-               : "memory");
-#else
-  for (int element = 0; element < size; element += 32) {
+// Brings lines `first`, first + step, … of a row nearer ahead of their use, as far as the second
+// cache. A line costs as much as a load.
+__device__ inline void PrefetchLines(const float* row, int size, int first, int step) {
+  for (int element = 32 * first; element < size; element += 32 * step) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(row + element) : "memory");
   }
-#endif
 }
 
 // Eight halves of a key row, in PermutedHalf's order, from its f32.

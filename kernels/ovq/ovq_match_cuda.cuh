@@ -85,12 +85,12 @@ class Matcher {
   // Brings the slot nearer that the thread's token may join. Its count, for the token's first share.
   __device__ int PrefetchSlot(int slot) const {
     if (!b_.Owns(slot)) return 0;
-    if (b_.share == 1) {
-      PrefetchRow(b_.shared.slot_keys + static_cast<int64_t>(slot) * b_.KeySize(), b_.KeySize());
-    }
-    if (b_.share == 2) {
-      PrefetchRow(b_.shared.slot_values + static_cast<int64_t>(slot) * b_.ValueSize(),
-                  b_.ValueSize());
+    if (b_.share < 4) {
+      const bool is_key = b_.share < 2;
+      const int size = is_key ? b_.KeySize() : b_.ValueSize();
+      PrefetchLines((is_key ? b_.shared.slot_keys : b_.shared.slot_values) +
+                        static_cast<int64_t>(slot) * size,
+                    size, b_.share & 1, 2);
     }
     return b_.share == 0 ? b_.shared.counts[slot] : 0;
   }

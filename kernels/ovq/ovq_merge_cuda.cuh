@@ -207,7 +207,8 @@ struct MergeBlock {
         KeyPiece<kFull>(row, piece, KeySize());
   }
 
-  // Finds a chunk's rows and brings them near: what follows in the chain must not wait for memory.
+  // Finds a chunk's rows and brings them near, the blocks a part of them each: what follows in the
+  // chain must not wait for memory.
   __device__ void PrepareChunk(int chunk) {
     const int i = static_cast<int>(threadIdx.x);
     if (chunk >= last_chunk || i >= 2 * kTokens) return;
@@ -217,7 +218,9 @@ struct MergeBlock {
     const float* row =
         is_value ? ValueRow(args, sequence, head, token) : KeyRow(args, sequence, head, token);
     shared.rows[chunk & 1][is_value ? 1 : 0][index] = row;
-    PrefetchRow(row, is_value ? ValueSize() : KeySize());
+    if ((index & (num_blocks - 1)) == block) {
+      PrefetchLines(row, is_value ? ValueSize() : KeySize(), 0, 1);
+    }
   }
 
   // The prepared chunk's keys, on their way to StoreTokens: rows g and g + 8 of a tile.
