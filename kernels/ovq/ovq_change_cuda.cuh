@@ -33,8 +33,7 @@ class Changer {
   using Block = MergeBlock<kDim, kFull, kTokens>;
   static constexpr int kGroups = Block::kGroups;
   static constexpr int kVectors = kDim / 64;
-  static constexpr int kAtOnce =
-      256 / kDim;  // changes by a warp, with their loads in flight together
+  static constexpr int kAtOnce = 2;  // changes by a warp, with their loads in flight together
 
  public:
   __device__ explicit Changer(const Block& block) : b_(block) {

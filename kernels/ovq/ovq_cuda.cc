@@ -57,7 +57,7 @@ class Plan {
     Take(&args_.rows, rows * 2 * dim);
     Take(&args_.row_biases, rows);
     Take(&args_.row_index, chains * chunks * slots);
-    Take(&args_.progress, chains);
+    Take(&args_.progress, chains * kOvqMaxMergeBlocks);
   }
 
   int dim() const { return dim_; }
@@ -103,9 +103,9 @@ absl::Status OvqBatchCuda(Queue* queue, const OvqShape& shape, const OvqBatchSiz
     LETHE_RETURN_IF_ERROR(OvqLaunchStep(queue, args, plan.dim(), plan.max_filled()));
   }
   // Where merges leave a quarter of the device free, reads run beside them.
-  const int merge_blocks = OvqMergeBlocks(queue, args, plan.dim(), plan.max_filled());
-  args.is_overlapped =
-      merge_blocks * args.num_heads * args.num_sequences <= queue->num_multiprocessors() * 3 / 4;
+  args.merge_blocks = OvqMergeBlocks(queue, args, plan.dim(), plan.max_filled());
+  args.is_overlapped = args.merge_blocks * args.num_heads * args.num_sequences <=
+                       queue->num_multiprocessors() * 3 / 4;
   for (; args.first_chunk < plan.num_chunks(); args.first_chunk += args.segment_chunks) {
     if (plan.is_prefill()) LETHE_RETURN_IF_ERROR(OvqLaunchRows(queue, args, plan.dim()));
     LETHE_RETURN_IF_ERROR(OvqLaunchMerge(queue, args, plan.dim(), plan.max_filled()));

@@ -122,6 +122,9 @@ __device__ inline float Log2(float x) {
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+__device__ inline uint32_t SharedAddress(const void* address) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(address));
+}
 __device__ inline float Infinity() { return __int_as_float(0x7f800000); }
 
 __device__ inline uint32_t PackHalves(float low, float high) {
@@ -177,14 +180,13 @@ struct KeyLane {
     return *reinterpret_cast<const uint4*>(pieces[pair & 1] + 8 * n * kDim + (pair & ~1) * 32);
   }
 };
-// Brings a line into the first cache ahead of its use. The value goes to Warmed, which waits for
-// it.
-__device__ inline float Warm(const float* address) {
-  float x;
-  asm volatile("ld.global.ca.f32 %0, [%1];" : "=f"(x) : "l"(address));
-  return x;
+// Brings lines `first`, first + step, … of a row nearer ahead of their use, as far as the second
+// cache. A line costs as much as a load.
+__device__ inline void PrefetchLines(const float* row, int size, int first, int step) {
+  for (int element = 32 * first; element < size; element += 32 * step) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(row + element) : "memory");
+  }
 }
-__device__ inline void Warmed(float x) { asm volatile("" ::"f"(x)); }
 
 // Eight halves of a key row, in PermutedHalf's order, from its f32.
 template <bool kFull>

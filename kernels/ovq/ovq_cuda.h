@@ -8,7 +8,8 @@
 //               of one of their tokens
 //             row_index (where a slot's row is at the start of each of the segment's chunks but the
 //               first, where it is the slot): [S][H][C][capacity]
-//             progress (merges of the call whose rows can be read): [S][H]
+//             progress (merges of the call whose rows can be read, by the block of the head's cluster
+//               that changed them): [S][H][kOvqMaxMergeBlocks]
 //           Keys of rows stand in the order of KeyPosition (ovq_cuda.cuh).
 // Units:    biases are log2 of counts, -infinity where there is no slot.
 // Requires: what OvqBatch has validated.
@@ -31,6 +32,7 @@ namespace lethe {
 
 inline constexpr int kOvqPartElements = 8192;  // of the slots' keys that one part of a read covers
 inline constexpr int kOvqMaxSegmentChunks = 512;
+inline constexpr int kOvqMaxMergeBlocks = 8;  // that share the merges of a head
 
 // Everything a kernel needs, passed by value.
 struct OvqKernelArgs {
@@ -50,6 +52,7 @@ struct OvqKernelArgs {
   int num_parts;    // of capacity
   int first_chunk;  // of the segment, counted from the chunk at the call's start
   int segment_chunks;
+  int merge_blocks;      // of a head
   bool is_overlapped;    // reads run beside the merges, on multiprocessors that these leave free
   uint16_t* merge_keys;  // halves of the slots' keys for a head whose block cannot hold them
   int32_t* merge_rows;   // where those slots' rows are

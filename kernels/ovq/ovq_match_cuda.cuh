@@ -17,9 +17,9 @@ class Matcher {
   static constexpr int kShares = Block::kShares;
   static constexpr int kPieces = Block::kPieces;
   static constexpr int kParts = kMergeWarps / kGroups;  // of the block's slots
-  static constexpr int kMatched =
-      kDim == 64 ? 4 : 2;  // groups of 8 slots that a warp matches at once
+  static constexpr int kMatched = 2;  // groups of 8 slots that a warp matches at once
   static constexpr int kBatchSlots = 8 * kMatched;
+  static constexpr int kLaneSlots = 2 * kMatched;  // of a batch that a lane compares
 
  public:
   __device__ explicit Matcher(Block* block) : b_(*block) {}
@@ -27,7 +27,7 @@ class Matcher {
   __device__ void Assign(int num_new) {
     const uint64_t key = Match(b_.num_old);
     int slot = SlotOf(key);
-    WarmSlot(slot);
+    const int count = PrefetchSlot(slot);
     typename Block::Staged staged;
     b_.LoadTokens(b_.chunk + 1, staged);
     const bool is_seed = num_new > 0 && IsSeed(OrderOf(key), num_new);
@@ -39,7 +39,7 @@ class Matcher {
     // Slots are taken in rank order. A changed slot stands at the place of the token that opened
     // it, else of the first that joined.
     if (is_seed) slot = b_.num_old + num_before;
-    List(is_seed, is_seed || num_before == 0, slot, found, is_seed ? 0 : num_found);
+    List(is_seed, is_seed || num_before == 0, slot, count, found, is_seed ? 0 : num_found);
   }
 
   // Novelty in the first chunk is the distance from token 0, which itself opens slot 0; then the
@@ -68,37 +68,37 @@ class Matcher {
     int num_before = 0;
     const uint32_t found =
         FindEntries(is_seed ? slot | kSeed : slot, slot, &num_before, &num_found);
-    List(is_seed, is_seed, slot, found, num_found);
+    List(is_seed, is_seed, slot, 1, found, num_found);
   }
 
-  // Tells the reads that the merges before a chunk are done.
+  // Tells the reads that the merges before a chunk are done, as far as the block's slots go; all
+  // its threads have met since.
   __device__ void Publish(int chunk) const {
-    if (b_.args.progress == nullptr || b_.block != 0 || threadIdx.x != 0) return;
+    if (b_.args.progress == nullptr || threadIdx.x != 0) return;
     if (chunk <= b_.args.first_chunk) return;
     const int64_t chain = static_cast<int64_t>(b_.sequence_index) * b_.args.num_heads + b_.head;
-    __threadfence();
-    asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(b_.args.progress + chain), "r"(chunk)
-                 : "memory");
+    int32_t* progress = b_.args.progress + chain * kOvqMaxMergeBlocks + b_.block;
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(progress), "r"(chunk) : "memory");
   }
-
-  // What was on its way has come.
-  __device__ void FinishLoads() const { Warmed(slot_line_); }
 
  private:
-  // Brings the slot near that the thread's token may join.
-  __device__ void WarmSlot(int slot) {
-    if (!b_.Owns(slot)) return;
-    const bool is_value = b_.share % 2 != 0;
-    const int element = b_.share / 2 * 32;
-    const int size = is_value ? b_.ValueSize() : b_.KeySize();
-    const float* rows = is_value ? b_.shared.slot_values : b_.shared.slot_keys;
-    if (element < size) slot_line_ = Warm(rows + static_cast<int64_t>(slot) * size + element);
-    if (b_.share == 0) count_ = b_.shared.counts[slot];
+  // Brings the slot nearer that the thread's token may join. Its count, for the token's first share.
+  __device__ int PrefetchSlot(int slot) const {
+    if (!b_.Owns(slot)) return 0;
+    if (b_.share < 4) {
+      const bool is_key = b_.share < 2;
+      const int size = is_key ? b_.KeySize() : b_.ValueSize();
+      PrefetchLines((is_key ? b_.shared.slot_keys : b_.shared.slot_values) +
+                        static_cast<int64_t>(slot) * size,
+                    size, b_.share & 1, 2);
+    }
+    return b_.share == 0 ? b_.shared.counts[slot] : 0;
   }
 
-  // Notes a token's slot and, for the block's changes, which tokens join it; `joiners` is the
-  // share's part of them.
-  __device__ void List(bool is_seed, bool is_change, int slot, uint32_t joiners, int num_joiners) {
+  // Notes a token's slot and, for the block's changes, which tokens join it: `joiners` is the
+  // share's part of them, old_count the slot's count, if it is an old one.
+  __device__ void List(bool is_seed, bool is_change, int slot, int old_count, uint32_t joiners,
+                       int num_joiners) {
     if (b_.share < kGroups) b_.shared.joiners[b_.share][b_.index] = joiners;
     if (b_.share != 0) return;
     if (b_.args.assignments != nullptr && b_.block == 0) {
@@ -109,7 +109,7 @@ class Matcher {
       b_.args.assignments[row * kTokens + b_.index] = is_seed ? ~slot : slot;
     }
     if (!is_change || !b_.Owns(slot)) return;
-    const int count = is_seed ? 1 : count_;
+    const int count = is_seed ? 1 : old_count;
     const auto total = static_cast<float>(count + num_joiners);
     b_.shared.changes[atomicAdd(&b_.shared.num_changes, 1)] = {
         is_seed ? slot | kSeed : slot, b_.index, num_joiners,
@@ -128,17 +128,19 @@ class Matcher {
     const int part = b_.warp / kGroups;   // of the block's batches of slots
     uint32_t a[2][kDim / 16][4];
 #pragma unroll
-    for (int m = 0; m < 2; ++m) LoadTokenOperand(group * 32 + m * 16 + b_.lane.g, a[m]);
+    for (int m = 0; m < 2; ++m) LoadTokenOperand(2 * group + m, a[m]);
     uint64_t keys[4] = {};  // of rows 8 r + g
     int row = part * kBatchSlots;
-    // Once, where a block's shared memory holds its slots: a warp has fewer than 16 batches.
+    // Once, where a block's shared memory holds its slots: a warp has fewer batches than there are
+    // places.
     do {
       const int first_row = row;
       int best[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) best[r] = INT_MIN;
 #pragma unroll 1
-      for (int place = kPlaceBits - 7; place >= 0; place -= 8, row += kParts * kBatchSlots) {
+      for (int place = kPlaceBits + 1 - kLaneSlots; place >= 0;
+           place -= kLaneSlots, row += kParts * kBatchSlots) {
         const int first = b_.SlotOfLocal(row);
         if (first >= num_slots) break;
         if (first + kBatchSlots <= num_slots) {
@@ -149,9 +151,11 @@ class Matcher {
       }
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const int place = static_cast<int>(kPlaceBits) - (best[r] & static_cast<int>(kPlaceBits));
-        const int local = first_row + (place >> 3) * (kParts * kBatchSlots) + (place >> 1 & 3) * 8 +
-                          2 * b_.lane.t + (place & 1);
+        const uint32_t place = ~static_cast<uint32_t>(best[r]) & kPlaceBits;
+        const int local = first_row +
+                          static_cast<int>(place / kLaneSlots * (kParts * kBatchSlots) +
+                                           place % kLaneSlots / 2 * 8 + (place & 1)) +
+                          2 * b_.lane.t;
         keys[r] = max(keys[r], MatchKey(best[r], b_.SlotOfLocal(local)));
       }
     } while (!kFull && b_.SlotOfLocal(row) < num_slots);
@@ -170,18 +174,14 @@ class Matcher {
     return Exchange();
   }
 
-  __device__ void LoadTokenOperand(int row, uint32_t (&a)[kDim / 16][4]) const {
+  __device__ void LoadTokenOperand(int tile, uint32_t (&a)[kDim / 16][4]) const {
 #pragma unroll
-    for (int pair = 0; pair < kDim / 32; ++pair) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const uint4 x = *reinterpret_cast<const uint4*>(
-            b_.arrays.tokens + SharedKey<kDim>(row + 8 * r, 4 * pair + b_.lane.t));
-        a[2 * pair][r] = x.x;
-        a[2 * pair][2 + r] = x.y;
-        a[2 * pair + 1][r] = x.z;
-        a[2 * pair + 1][2 + r] = x.w;
-      }
+    for (int step = 0; step < kDim / 16; ++step) {
+      const uint4 x = *b_.TokenOperand(tile * (kDim / 16) + step);
+      a[step][0] = x.x;
+      a[step][1] = x.y;
+      a[step][2] = x.z;
+      a[step][3] = x.w;
     }
   }
 
@@ -195,15 +195,21 @@ class Matcher {
     const KeyLane<kDim> key_lane(b_.arrays.keys, local, b_.lane);
 #pragma unroll
     for (int pair = 0; pair < kDim / 32; ++pair) {
+      uint4 b[kMatched];
+#pragma unroll
+      for (int n = 0; n < kMatched; ++n) b[n] = key_lane.Load(n, pair);
 #pragma unroll
       for (int n = 0; n < kMatched; ++n) {
-        const uint4 b = key_lane.Load(n, pair);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          pair == 0 ? MmaHalf(dots[n][m], 2.0f, a[m][0], b.x, b.y)
-                    : MmaHalf(dots[n][m], a[m][2 * pair], b.x, b.y);
-          MmaHalf(dots[n][m], a[m][2 * pair + 1], b.z, b.w);
+          pair == 0 ? MmaHalf(dots[n][m], 2.0f, a[m][0], b[n].x, b[n].y)
+                    : MmaHalf(dots[n][m], a[m][2 * pair], b[n].x, b[n].y);
         }
+      }
+#pragma unroll
+      for (int n = 0; n < kMatched; ++n) {
+#pragma unroll
+        for (int m = 0; m < 2; ++m) MmaHalf(dots[n][m], a[m][2 * pair + 1], b[n].z, b[n].w);
       }
     }
 #pragma unroll
@@ -214,7 +220,7 @@ class Matcher {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int dot = __float_as_int(dots[n][r >> 1][2 * (r & 1) + e]);
-          const int key = (dot & ~static_cast<int>(kPlaceBits)) | (7 - 2 * n - e);
+          const int key = (dot & ~static_cast<int>(kPlaceBits)) | (kLaneSlots - 1 - 2 * n - e);
           if (kAll || slot + 8 * n + 2 * b_.lane.t + e < num_slots) top = max(top, key);
         }
       }
@@ -233,14 +239,18 @@ class Matcher {
       if (b_.args.is_overlapped) Publish(b_.chunk);
       return key;
     }
-    uint64_t* exchanged = b_.arrays.exchanged + (num_exchanges_++ & 1) * b_.num_blocks * kTokens;
+    // A block that sends has had all that was sent to it before, so two buffers do.
+    const int buffer = num_exchanges_ & 1;
+    const int phase = num_exchanges_ >> 1 & 1;
+    ++num_exchanges_;
+    uint64_t* exchanged = b_.arrays.exchanged + buffer * b_.num_blocks * kTokens;
+    uint64_t* barrier = &b_.shared.exchanges[buffer];
+    if (threadIdx.x == 0) ExpectBytes(barrier, b_.num_blocks * kTokens * 8);
     for (int there = b_.share; there < b_.num_blocks; there += kShares) {
-      StoreInBlock(exchanged + b_.block * kTokens + b_.index, there, key);
+      SendToBlock(exchanged + b_.block * kTokens + b_.index, barrier, there, key);
     }
-    // What other blocks did before the last exchange has been seen here.
-    SyncCluster(b_.num_blocks, [&] {
-      if (b_.args.is_overlapped) Publish(b_.chunk - 1);
-    });
+    if (b_.args.is_overlapped) Publish(b_.chunk);
+    WaitForBytes(barrier, phase);
 #pragma unroll 4
     for (int there = 0; there < b_.num_blocks; ++there) {
       key = max(key, exchanged[there * kTokens + b_.index]);
@@ -263,9 +273,10 @@ class Matcher {
     __syncthreads();
     int smaller = 0;
     if (b_.share < kGroups) {
+      uint4 words[8];
+      LoadGroup(b_.shared.orders, words);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const uint4 four = b_.shared.orders[b_.share][i];
+      for (const uint4& four : words) {
         CountIfLess(four.x, order, &smaller);
         CountIfLess(four.y, order, &smaller);
         CountIfLess(four.z, order, &smaller);
@@ -283,9 +294,11 @@ class Matcher {
     uint32_t found = 0;
     if (b_.share < kGroups) {
       const auto word = static_cast<uint32_t>(wanted);
+      uint4 words[8];
+      LoadGroup(b_.shared.entries, words);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const uint4 four = b_.shared.entries[b_.share][i];
+        const uint4 four = words[i];
         SetIfEqual(four.x, word, 1u << (4 * i), &found);
         SetIfEqual(four.y, word, 2u << (4 * i), &found);
         SetIfEqual(four.z, word, 4u << (4 * i), &found);
@@ -298,6 +311,19 @@ class Matcher {
     *num_before = both & 0xffff;
     *num_found = both >> 16;
     return found;
+  }
+
+  // The words of the share's group. All loads begin before the first is used, which the compiler
+  // would not see to.
+  __device__ void LoadGroup(const GroupWords& groups, uint4 (&words)[8]) const {
+    const uint32_t first = SharedAddress(groups[b_.share]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(words[i].x), "=r"(words[i].y), "=r"(words[i].z), "=r"(words[i].w)
+                   : "r"(first + 16 * static_cast<uint32_t>(i))
+                   : "memory");
+    }
   }
 
   // Two instructions each, which the compiler does not find.
@@ -319,8 +345,6 @@ class Matcher {
 
   Block& b_;
   int num_exchanges_ = 0;
-  float slot_line_ = 0.0f;  // on its way
-  int count_ = 0;           // of the slot that the thread's token may join
 };
 
 }  // namespace lethe::ovq

@@ -12,7 +12,6 @@ namespace lethe {
 namespace {
 
 using ovq::GetSequence;
-using ovq::kMaxBlocks;
 using ovq::kMergeThreads;
 using ovq::kOwnedSlots;
 using ovq::MergeShared;
@@ -43,6 +42,9 @@ class Merger {
          row += kMergeThreads) {
       b_.arrays.slot_rows[row] = b_.SlotOfLocal(row);
     }
+    if (threadIdx.x == 0 && b_.num_blocks > 1) {
+      for (uint64_t& barrier : b_.shared.exchanges) ovq::InitBarrier(&barrier);
+    }
     ovq::SyncCluster(b_.num_blocks);  // all are there
 #pragma unroll 1
     for (b_.chunk = first_chunk; b_.chunk < b_.last_chunk; ++b_.chunk) Merge();
@@ -64,9 +66,6 @@ class Merger {
     __syncthreads();  // the changes are known
     ovq::Changer<kDim, kFull, kTokens>(b_).ChangeAll();
     b_.num_old = num_filled;
-#pragma unroll
-    for (float line : b_.warm) ovq::Warmed(line);
-    matcher_.FinishLoads();
     __syncthreads();
   }
 
@@ -185,7 +184,7 @@ int NumBlocks(Queue* queue, const OvqKernelArgs& args, int dim, int64_t max_fill
   if (queue->compute_capability() < 90) return 1;
   const int num_chains = args.num_heads * args.num_sequences;
   int num_blocks = 1;
-  while (num_blocks < kMaxBlocks &&
+  while (num_blocks < kOvqMaxMergeBlocks &&
          (SharedBytes(dim, args.chunk_tokens, num_blocks, NumRows(num_blocks, max_filled)) >
               MostBytes(queue) ||
           2 * num_blocks * num_chains <= queue->num_multiprocessors() * 3 / 4)) {

@@ -18,8 +18,7 @@ namespace lethe::ovq {
 constexpr int kMergeThreads = 512;
 constexpr int kMergeWarps = kMergeThreads / 32;
 constexpr int kMaxTokens = 128;
-constexpr int kMaxBlocks = 8;  // of a cluster
-constexpr int kMaxParts = 8;   // of a block's slots, for 64 tokens; 4 for 128
+constexpr int kMaxParts = 8;  // of a block's slots, for 64 tokens; 4 for 128
 constexpr int kOwnedSlots = 64;
 constexpr int kSeed = 1 << 30;  // marks a token that opens a slot
 
@@ -51,6 +50,7 @@ struct alignas(16) SlotChange {
 };
 
 struct MergeShared {
+  uint64_t exchanges[2];                            // barriers
   uint64_t candidates[kMaxParts * kMaxTokens / 2];  // by part of the block's slots and token
   GroupWords orders;                                // similarities, with ranks: all different
   GroupWords entries;                               // the assignment, with kSeed
@@ -65,26 +65,52 @@ struct MergeShared {
   int32_t* counts;
 };
 
-__device__ inline void StoreInBlock(uint64_t* address, int block, uint64_t value) {
+// Blocks of a cluster send each other values that a barrier in the receiver's shared memory counts.
+// So they need not meet: a cluster's barrier would wait for their stores and empty the first cache.
+__device__ inline void InitBarrier(uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
-  const auto here = static_cast<uint32_t>(__cvta_generic_to_shared(address));
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
-  asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
-#else
-  static_cast<void>(block);
-  *address = value;
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+__device__ inline void ExpectBytes(uint64_t* barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(bytes)
+      : "memory");
+#endif
+}
+__device__ inline void SendToBlock(uint64_t* address, uint64_t* barrier, int block,
+                                   uint64_t value) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .b32 to, counter;\n"
+      "mapa.shared::cluster.u32 to, %0, %2;\n"
+      "mapa.shared::cluster.u32 counter, %1, %2;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [to], %3, [counter];\n}" ::
+          "r"(SharedAddress(address)),
+      "r"(SharedAddress(barrier)), "r"(block), "l"(value)
+      : "memory");
+#endif
+}
+__device__ inline void WaitForBytes(uint64_t* barrier, int phase) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n.reg .pred is_done;\n"
+      "wait:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 is_done, [%0], %1;\n"
+      "@!is_done bra wait;\n}" ::"r"(SharedAddress(barrier)),
+      "r"(phase)
+      : "memory");
 #endif
 }
 
-// `meanwhile` is done by each thread while the other blocks come.
-template <typename Meanwhile>
-__device__ inline void SyncCluster(int num_blocks, const Meanwhile& meanwhile) {
+// All blocks of the cluster meet.
+__device__ inline void SyncCluster(int num_blocks) {
 #if __CUDA_ARCH__ >= 900
   if (num_blocks > 1) {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    meanwhile();
-    __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     return;
   }
@@ -92,14 +118,11 @@ __device__ inline void SyncCluster(int num_blocks, const Meanwhile& meanwhile) {
   static_cast<void>(num_blocks);
   __syncthreads();
 }
-__device__ inline void SyncCluster(int num_blocks) {
-  SyncCluster(num_blocks, [] {});
-}
 
 // What a block's shared memory holds behind MergeShared.
 struct MergeArrays {
   uint64_t* exchanged;  // [2][num_blocks][kTokens]: by exchange mod 2 and block
-  uint16_t* tokens;     // [kTokens] rows of halves: the chunk's keys
+  uint16_t* tokens;     // [tiles of 16][steps][lanes][8]: left operands, the chunk's keys
   uint16_t* keys;       // [slots that the block owns] rows of halves
   int32_t* slot_rows;   // [slots that the block owns]: where a slot's row is
 };
@@ -109,7 +132,8 @@ struct MergeBlock {
   static constexpr int kGroups = kTokens / 32;             // of 32 tokens
   static constexpr int kShares = kMergeThreads / kTokens;  // threads that have the same token
   static constexpr int kPieces = kDim / 8;                 // of a row of halves
-  static constexpr int kStaged = kTokens * kPieces / kMergeThreads;
+  static constexpr int kSteps = kDim / 16;                 // of a dot product
+  static constexpr int kStaged = kTokens / 16 * kSteps / kMergeWarps;
 
   const OvqKernelArgs& args;
   MergeShared& shared;
@@ -126,8 +150,7 @@ struct MergeBlock {
   const Lane lane;
   const int last_chunk;
   int chunk = 0;
-  int num_old = 0;             // slots at the chunk's start
-  float warm[kDim / 32] = {};  // lines on their way
+  int num_old = 0;  // slots at the chunk's start
 
   __device__ MergeBlock(const OvqKernelArgs& args, int sequence_index, int head, int block,
                         int num_blocks, const MergeArrays& arrays, MergeShared* shared)
@@ -184,7 +207,8 @@ struct MergeBlock {
         KeyPiece<kFull>(row, piece, KeySize());
   }
 
-  // Finds a chunk's rows and brings them near: what follows in the chain must not wait for memory.
+  // Finds a chunk's rows and brings them near, the blocks a part of them each: what follows in the
+  // chain must not wait for memory.
   __device__ void PrepareChunk(int chunk) {
     const int i = static_cast<int>(threadIdx.x);
     if (chunk >= last_chunk || i >= 2 * kTokens) return;
@@ -194,36 +218,38 @@ struct MergeBlock {
     const float* row =
         is_value ? ValueRow(args, sequence, head, token) : KeyRow(args, sequence, head, token);
     shared.rows[chunk & 1][is_value ? 1 : 0][index] = row;
-    const int size = is_value ? ValueSize() : KeySize();
-#pragma unroll
-    for (int line = 0; line < kDim / 32; ++line) {
-      warm[line] = kFull || 32 * line < size ? Warm(row + 32 * line) : 0.0f;
+    if ((index & (num_blocks - 1)) == block) {
+      PrefetchLines(row, is_value ? ValueSize() : KeySize(), 0, 1);
     }
   }
 
-  // The prepared chunk's keys, on their way to StoreTokens.
+  // The prepared chunk's keys, on their way to StoreTokens: rows g and g + 8 of a tile.
   using Staged = float4[kStaged][2];
   __device__ void LoadTokens(int chunk, Staged& staged) const {
 #pragma unroll
     for (int i = 0; i < kStaged; ++i) {
-      const int place = i * kMergeThreads + static_cast<int>(threadIdx.x);
-      const int piece = place % kPieces;
-      const int dim = (piece >> 2) * 32 + (piece & 3) * 4;
-      const float* row = chunk < last_chunk ? shared.rows[chunk & 1][0][place / kPieces] : nullptr;
-      staged[i][0] = LoadRow<kFull>(row, dim, KeySize());
-      staged[i][1] = LoadRow<kFull>(row, dim + 16, KeySize());
+      const int tile = (i * kMergeWarps + warp) / kSteps;
+      const int step = (i * kMergeWarps + warp) % kSteps;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = 16 * tile + 8 * r + lane.g;
+        staged[i][r] = LoadRow<kFull>(chunk < last_chunk ? shared.rows[chunk & 1][0][row] : nullptr,
+                                      16 * step + 4 * lane.t, KeySize());
+      }
     }
   }
   __device__ void StoreTokens(const Staged& staged) const {
 #pragma unroll
     for (int i = 0; i < kStaged; ++i) {
-      const int place = i * kMergeThreads + static_cast<int>(threadIdx.x);
       const float4 x = staged[i][0];
       const float4 y = staged[i][1];
-      *reinterpret_cast<uint4*>(arrays.tokens + SharedKey<kDim>(place / kPieces, place % kPieces)) =
-          make_uint4(PackHalves(x.x, x.y), PackHalves(x.z, x.w), PackHalves(y.x, y.y),
-                     PackHalves(y.z, y.w));
+      *TokenOperand(i * kMergeWarps + warp) = make_uint4(
+          PackHalves(x.x, x.y), PackHalves(y.x, y.y), PackHalves(x.z, x.w), PackHalves(y.z, y.w));
     }
+  }
+  // The lane's left operand of a tile of 16 tokens and a step: `place` is tile kSteps + step.
+  __device__ uint4* TokenOperand(int place) const {
+    return reinterpret_cast<uint4*>(arrays.tokens) + place * 32 + lane.index;
   }
 
   __device__ const float* RowOf(bool is_value, int index) const {

@@ -7,20 +7,17 @@
 namespace lethe {
 namespace {
 
-__device__ uint32_t SharedAddress(const void* address) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(address));
-}
 // Four 8 x 8 matrices of halves, whose rows lanes 8 i .. 8 i + 7 point at.
 __device__ void LoadMatrices(const void* row, uint32_t (&x)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(SharedAddress(row))
+               : "r"(ovq::SharedAddress(row))
                : "memory");
 }
 __device__ void LoadTransposed(const void* row, uint32_t (&x)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(SharedAddress(row))
+               : "r"(ovq::SharedAddress(row))
                : "memory");
 }
 

@@ -59,14 +59,12 @@ struct ReadShared {
     uint16_t values[kPartSlots<kDim> * kDim];
   } stages[2];
   float biases[2][kPartSlots<kDim>];
+  int rows[2][kPartSlots<kDim>];  // of the slots of a part
 };
 // Dynamic shared memory is aligned by hand.
 template <int kDim, int kTokens>
 constexpr int kReadBytes = static_cast<int>(sizeof(ReadShared<kDim, kTokens>)) + 1024;
 
-__device__ inline uint32_t SharedAddress(const void* address) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(address));
-}
 __device__ inline void CopyAsync16(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
@@ -92,6 +90,8 @@ class ChunkReader {
   // Eight threads copy a row's 128 bytes.
   static constexpr int kRowsAtOnce = kThreads / 8;
   static constexpr int kCopies = kParts / kRowsAtOnce;
+  // The chunk's own tokens lie in the first stages; the parts follow them.
+  static constexpr int kOwnStages = (kTokens + kParts - 1) / kParts;
 
  public:
   __device__ ChunkReader(const OvqKernelArgs& args, const Sequence& sequence, int64_t chain,
@@ -107,15 +107,22 @@ class ChunkReader {
         logit_scale_(args.inputs.logit_scales[head_] * kLog2E) {}
 
   __device__ void Run() {
-    LoadTokens();
-    __syncthreads();
-    Reads<kDim> reads;
-    ReadChunk(&reads);
     num_filled_ = FilledBefore(args_, sequence_, chunk_);
     if (num_filled_ > 0) {
       WaitForMerges();
-      ReadSlots(&reads);
+      CopyRowIndex(0);
     }
+    LoadTokens();
+    WaitForCopies();
+    __syncthreads();
+    if (kOwnStages == 1) BeginSlots();
+    Reads<kDim> reads;
+    ReadChunk(&reads);
+    if (kOwnStages > 1) {
+      __syncthreads();  // the stages are free
+      BeginSlots();
+    }
+    ReadSlots(&reads);
     Store(reads);
   }
 
@@ -126,6 +133,7 @@ class ChunkReader {
     constexpr int kSteps = kDim / 16;
     const int first_token = chunk_ * kTokens;
     const int size = sequence_.pending + sequence_.length;
+#pragma unroll
     for (int i = static_cast<int>(threadIdx.x); i < kTokens * kSteps; i += kThreads) {
       const int row = i / kSteps;
       const int step = i % kSteps;
@@ -168,18 +176,19 @@ class ChunkReader {
 
   // Of the chunks before. The rows of the segment's first chunk were there before the merges.
   __device__ void WaitForMerges() {
-    if (threadIdx.x == 0 && chunk_ > args_.first_chunk) {
+    const int block = static_cast<int>(threadIdx.x);
+    if (block < args_.merge_blocks && chunk_ > args_.first_chunk) {
       int progress = 0;
       while (true) {
         asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
                      : "=r"(progress)
-                     : "l"(args_.progress + chain_)
+                     : "l"(args_.progress + chain_ * kOvqMaxMergeBlocks + block)
                      : "memory");
         if (progress >= chunk_) break;
         __nanosleep(500);
       }
     }
-    __syncthreads();  // the stages are free too
+    __syncthreads();
     index_ = chunk_ > args_.first_chunk
                  ? args_.row_index +
                        (chain_ * args_.segment_chunks + chunk_ - args_.first_chunk) * args_.capacity
@@ -189,47 +198,57 @@ class ChunkReader {
     biases_ = args_.row_biases + row;
   }
 
+  // Parts take the stages in turn, from the one behind the chunk's own.
+  __device__ static int StageOf(int part) { return (part + kOwnStages) & 1; }
+
+  __device__ void BeginSlots() {
+    if (num_filled_ == 0) return;
+    CopyPart(0);
+    CopyRowIndex(1);
+  }
+
+  // The first part is on its way.
   __device__ void ReadSlots(Reads<kDim>* reads) {
     const int num_parts = (num_filled_ + kParts - 1) / kParts;
-    int rows[kCopies + 1];
-    FindRows(0, rows);
-    CopyPart(0, rows);
-    FindRows(1, rows);
 #pragma unroll 1
     for (int part = 0; part < num_parts; ++part) {
       WaitForCopies();
       ShowToTensorCores();
       __syncthreads();  // the part is there, and nobody reads the one before
       if (part + 1 < num_parts) {
-        CopyPart(part + 1, rows);
-        FindRows(part + 2, rows);
+        CopyPart(part + 1);
+        CopyRowIndex(part + 2);
       }
       ReadPart(part, reads);
     }
   }
 
-  // The rows that the thread copies a piece of, then the one whose bias it copies. Slots that there
-  // are not are the last one again, with no weight.
-  __device__ void FindRows(int part, int (&rows)[kCopies + 1]) const {
+  // Slots that there are not are the last one again, with no weight.
+  __device__ void CopyRowIndex(int part) {
     const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int i = 0; i <= kCopies; ++i) {
-      const int local = i < kCopies ? i * kRowsAtOnce + thread / 8 : thread;
-      const int slot = min(part * kParts + local, num_filled_ - 1);
-      rows[i] = index_ == nullptr ? slot : index_[slot];
+    if (thread >= kParts) return;
+    const int slot = min(part * kParts + thread, num_filled_ - 1);
+    int* row = &shared_.rows[part & 1][thread];
+    if (index_ == nullptr) {
+      *row = slot;
+    } else {
+      CopyAsync4(SharedAddress(row), index_ + slot);
     }
   }
 
-  __device__ void CopyPart(int part, const int (&rows)[kCopies + 1]) {
+  // The part's row index is there.
+  __device__ void CopyPart(int part) {
     const int thread = static_cast<int>(threadIdx.x);
-    auto& stage = shared_.stages[part & 1];
+    auto& stage = shared_.stages[StageOf(part)];
+    const int* rows = shared_.rows[part & 1];
     // Rows that the thread copies differ by multiples of 8: their pieces lie at the same place.
     const uint32_t place = SharedAddress(MatrixPiece(stage.keys, kParts, thread / 8, thread & 7));
     constexpr uint32_t kMatrixBytes = kParts * kDim * sizeof(uint16_t);
     const uint16_t* from = rows_ + 8 * (thread & 7);
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      const uint16_t* row = from + static_cast<int64_t>(rows[i]) * (2 * kDim);
+      const uint16_t* row =
+          from + static_cast<int64_t>(rows[i * kRowsAtOnce + thread / 8]) * (2 * kDim);
 #pragma unroll
       for (int block = 0; block < kDim / kBlockColumns; ++block) {
         const uint32_t to =
@@ -242,7 +261,7 @@ class ChunkReader {
     if (thread >= kParts) return;
     float* bias = &shared_.biases[part & 1][thread];
     if (part * kParts + thread < num_filled_) {
-      CopyAsync4(SharedAddress(bias), biases_ + rows[kCopies]);
+      CopyAsync4(SharedAddress(bias), biases_ + rows[thread]);
     } else {
       *bias = -Infinity();
     }
@@ -250,7 +269,7 @@ class ChunkReader {
 
   __device__ void ReadPart(int part, Reads<kDim>* reads) {
     Reads<kDim> part_reads;
-    auto& stage = shared_.stages[part & 1];
+    auto& stage = shared_.stages[StageOf(part)];
     const float* biases = shared_.biases[part & 1];
     const auto bias = [&](int column, int) {
       return *reinterpret_cast<const float2*>(biases + column);

@@ -17,7 +17,9 @@ __global__ void OvqRowsKernel(const __grid_constant__ OvqKernelArgs args) {
   const ovq::Sequence sequence = ovq::GetSequence(args, sequence_index);
   if (!ovq::IsPrefill(sequence)) return;
   const int64_t chain = static_cast<int64_t>(sequence_index) * args.num_heads + head;
-  if (blockIdx.x == 0 && threadIdx.x == 0) args.progress[chain] = args.first_chunk;
+  if (blockIdx.x == 0 && threadIdx.x < kOvqMaxMergeBlocks) {
+    args.progress[chain * kOvqMaxMergeBlocks + threadIdx.x] = args.first_chunk;
+  }
   if (args.first_chunk >= sequence.num_chunks) return;
   constexpr int kSteps = kDim / 16;
   const int first = static_cast<int>(blockIdx.x) * ovq::kPartSlots<kDim>;
