@@ -100,6 +100,11 @@ __device__ __forceinline__ float LargestDiagonal(const float* blocks, int block_
 template <int kBlocks, int kWarps>
 inline constexpr int kOwnBlocks = (kBlocks * (kBlocks + 1) / 2 + kWarps - 1) / kWarps;
 
+// The same by rows: a warp's n-th is (warp, n), n <= warp.
+enum class Deal { kInTurn, kRows };
+template <int kBlocks, int kWarps, Deal kDeal>
+inline constexpr int kDealtBlocks = kDeal == Deal::kRows ? kBlocks : kOwnBlocks<kBlocks, kWarps>;
+
 // Words of shared memory that CholeskyInverse uses: a diagonal block and two rows of blocks.
 template <int kBlocks, bool kSplit>
 inline constexpr int kInverseWords = kBlockFloats + 2 * kBlocks* TileBlocks<kSplit>::kWords;
@@ -111,10 +116,10 @@ inline constexpr int kInverseWords = kBlockFloats + 2 * kBlocks* TileBlocks<kSpl
 // Gauss-Jordan in place. Step b: X_bb; L_ib = M_ib X_bb^T for i > b, X_bj = X_bb X_bj for j < b, all for
 // everybody to see; then M_ij -= L_ib L_jb^T (j > b), X_ib = -L_ib X_bb, X_ij -= L_ib X_bj (j < b). Rows of
 // blocks alternate between two places, so that nobody waits for the last step's readers.
-template <int kBlocks, int kWarps, bool kSplit>
+template <int kBlocks, int kWarps, bool kSplit, Deal kDeal = Deal::kInTurn>
 __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint32_t* shared,
-                                                Block (&c)[kOwnBlocks<kBlocks, kWarps>]) {
-  constexpr int kOwn = kOwnBlocks<kBlocks, kWarps>;
+                                                Block (&c)[kDealtBlocks<kBlocks, kWarps, kDeal>]) {
+  constexpr int kOwn = kDealtBlocks<kBlocks, kWarps, kDeal>;
   constexpr int kUnroll = kWarps == 1 ? kBlocks : 1;
   float* diagonal = reinterpret_cast<float*>(shared);
   const auto synchronize = [] {
@@ -128,8 +133,13 @@ __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint3
   int column[kOwn];
 #pragma unroll
   for (int n = 0; n < kOwn; ++n) {
-    BlockOf(warp + kWarps * n, &row[n], &column[n]);
-    if (row[n] >= kBlocks) row[n] = column[n] = -1;
+    if constexpr (kDeal == Deal::kRows) {
+      row[n] = n <= warp ? warp : -1;
+      column[n] = n <= warp ? n : -1;
+    } else {
+      BlockOf(warp + kWarps * n, &row[n], &column[n]);
+      if (row[n] >= kBlocks) row[n] = column[n] = -1;
+    }
   }
 #pragma unroll kUnroll
   for (int b = 0; b < kBlocks; ++b) {
