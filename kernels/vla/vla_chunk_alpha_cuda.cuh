@@ -116,11 +116,12 @@ class Alpha {
       CopyAsync(at_.region + 4 * i, from + i / kVectors * 256 + i % kVectors * 4);
     }
     CommitCopies();
-    LoadRows<kDim, kWarps, RowScaling::kUnit>(at_.warp, at_.arguments.k + at_.rows,
-                                              at_.arguments.token_stride, at_.units);
+    ChunkRows<kDim, kWarps> rows;
+    rows.Load(at_.warp, at_.arguments.k + at_.rows, at_.arguments.token_stride);
+    rows.template Store<RowScaling::kUnit>(at_.warp, at_.units);
     if constexpr (!kIsRls) {
-      LoadRows<kDim, kWarps, RowScaling::kNone>(at_.warp, at_.arguments.directions + at_.rows,
-                                                at_.arguments.token_stride, at_.alpha);
+      rows.Load(at_.warp, at_.arguments.directions + at_.rows, at_.arguments.token_stride);
+      rows.template Store<RowScaling::kNone>(at_.warp, at_.alpha);
     }
     AwaitCopies<0>();
     __syncthreads();

@@ -37,8 +37,9 @@ __global__ void __launch_bounds__(kGramWarps * 32) GramKernel(GramArguments argu
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) / arguments.num_heads;
   const float* directions =
       arguments.directions + chunk * kTokens * arguments.token_stride + head * kDim;
-  LoadRows<kDim, kGramWarps, kUnit ? RowScaling::kUnit : RowScaling::kNone>(
-      warp, directions, arguments.token_stride, u);
+  ChunkRows<kDim, kGramWarps> rows;
+  rows.Load(warp, directions, arguments.token_stride);
+  rows.template Store<kUnit ? RowScaling::kUnit : RowScaling::kNone>(warp, u);
   __syncthreads();
   float* gram = arguments.gram + static_cast<int64_t>(blockIdx.x) * kPacked<kDim>;
   for (int block = warp; block < kLowerBlocks<kDim>; block += kGramWarps) {

@@ -193,6 +193,20 @@ struct HalfMatrix {
       *reinterpret_cast<uint32_t*>(high + at) = PackHalf(first, second);
     }
   }
+  // Columns column … column + 3.
+  __device__ __forceinline__ void StoreFour(int row, int column, const float4& x) const {
+    const int at = row * kStride + column;
+    uint2 pairs;
+    if constexpr (kSplit) {
+      uint2 low_pairs;
+      SplitPair(x.x, x.y, &pairs.x, &low_pairs.x);
+      SplitPair(x.z, x.w, &pairs.y, &low_pairs.y);
+      *reinterpret_cast<uint2*>(low + at) = low_pairs;
+    } else {
+      pairs = make_uint2(PackHalf(x.x, x.y), PackHalf(x.z, x.w));
+    }
+    *reinterpret_cast<uint2*>(high + at) = pairs;
+  }
   __device__ __forceinline__ void Store(int row, int column, Block& c) const {
     ForEachPairOfBlock(row, column, c,
                        [&](int i, int j, float x, float y) { StorePair(i, j, x, y); });

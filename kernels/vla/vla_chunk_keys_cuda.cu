@@ -106,9 +106,9 @@ class Transition {
   }
 
   __device__ __forceinline__ void LoadQueries() {
-    LoadRows<kDim, kWarps, RowScaling::kPower>(at_.warp, at_.arguments.q + at_.rows,
-                                               at_.arguments.token_stride, at_.queries,
-                                               at_.query_scales);
+    ChunkRows<kDim, kWarps> rows;
+    rows.Load(at_.warp, at_.arguments.q + at_.rows, at_.arguments.token_stride);
+    rows.template Store<RowScaling::kPower>(at_.warp, at_.queries, 1.0f, at_.query_scales);
   }
 
   // Q - P T K^ and P T V, P = lt(Q alpha^T).

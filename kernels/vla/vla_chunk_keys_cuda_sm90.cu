@@ -5,8 +5,9 @@
 // in registers, as sums, then as left operands. Only what all tokens use goes through shared memory.
 #include <cuda_runtime.h>
 
-#include "kernels/vla/vla_chunk_keys_cuda.cuh"
 #include "kernels/vla/vla_chunk_inverse_cuda.cuh"
+#include "kernels/vla/vla_chunk_keys_cuda.cuh"
+#include "kernels/vla/vla_chunk_rows_cuda.cuh"
 #include "kernels/vla/vla_chunk_warpgroup_cuda.cuh"
 
 namespace lethe {
@@ -25,7 +26,10 @@ struct Layout {
   static constexpr int kMixingBlocks = kScratch + kWarps * kBlockFloats * 4;
   static constexpr int kMaxima = kMixingBlocks + 8 * TileBlocks<false>::kWords * 4;
   static constexpr int kBytes = kMaxima + kWarps * 4;
+  // Where Q comes, in the end: over what T was made of, or behind V in L^-1's place.
+  static constexpr int kQueries = kDim == 64 ? kScratch : kTokens * kDim * 2;
   static_assert(kInverseWords<4, false> * 4 <= kMaxima - kScratch);
+  static_assert(kQueries + kTokens * kDim * 2 <= (kDim == 64 ? kMaxima : kKeys));
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -34,9 +38,10 @@ template <int kDim>
 class Keys {
  public:
   static constexpr int kBlocks = kDim / kTile;
-  using Strip = Block[kBlocks];    // 16 tokens of a matrix [64][D]
+  using Strip = Block[kBlocks];     // 16 tokens of a matrix [64][D]
   using StripLeft = Left[kBlocks];  // as left operands
   using TokenPanels = Panels<kTokens>;
+  using Rows = ChunkRows<kDim, kWarps>;
 
   __device__ __forceinline__ Keys(const KeysArguments& arguments, char* shared)
       : arguments_(arguments),
@@ -44,26 +49,23 @@ class Keys {
         values_{shared},
         keys_{shared + Layout<kDim>::kKeys},
         products_{shared + Layout<kDim>::kProducts},
+        queries_{shared + Layout<kDim>::kQueries},
         scratch_(reinterpret_cast<uint32_t*>(shared + Layout<kDim>::kScratch)),
         mixing_blocks_{reinterpret_cast<uint32_t*>(shared + Layout<kDim>::kMixingBlocks)},
         maxima_(reinterpret_cast<uint32_t*>(shared + Layout<kDim>::kMaxima)),
         warp_(Warp()),
         row_(warp_ * kTile),
         index_(blockIdx.x),
-        lane_rows_(index_ / arguments.num_heads * kTokens * arguments.token_stride +
-                   index_ % arguments.num_heads * kDim +
-                   (row_ + (Lane() >> 2)) * arguments.token_stride + 2 * (Lane() & 3)) {}
+        rows_(index_ / arguments.num_heads * kTokens * arguments.token_stride +
+              index_ % arguments.num_heads * kDim) {}
 
   __device__ __forceinline__ void Run() {
-    StripLeft k;
+    LoadInputs();
+    Share();
     {
       StripLeft u;
-      CopyInverse();
-      LoadHalves(arguments_.directions, u);
-      LoadKeys(k);
-      AwaitCopies<0>();
-      Share();
       Strip y;
+      Take(products_, u);
       Whiten(u, y);
       Store(y, products_);
     }
@@ -71,15 +73,11 @@ class Keys {
     MakeInnovations();
     {
       Strip alpha;
-      MakeAlpha(k, alpha);
+      MakeAlpha(alpha);
       __syncthreads();  // everybody has done with F and L^-1
       Store(alpha, products_);
     }
-    Strip v;
-    Load(arguments_.v, v);
-    ShareLargest(v);
-    Share();
-    const Scale value_scale = StoreValues(v);
+    const Scale value_scale = LoadValues();
     Left mixing[4];
     MakeMixing(mixing);
     Share();
@@ -94,6 +92,32 @@ class Keys {
   static __device__ __forceinline__ void Share() {
     ShowStoresToTensorCores();
     __syncthreads();
+  }
+
+  // L^-1, U and K^.
+  __device__ __forceinline__ void LoadInputs() const {
+    CopyInverse();
+    Rows u;
+    Rows k;
+    LoadRows(arguments_.directions, u);
+    LoadRows(arguments_.k, k);
+    Prefetch(arguments_.v);
+    if (arguments_.q != nullptr) Prefetch(arguments_.q);
+    u.template Store<RowScaling::kNone>(warp_, products_);
+    k.template Store<RowScaling::kUnit>(warp_, keys_);
+    AwaitCopies<0>();
+  }
+
+  // V in place of L^-1, in one scale for the chunk, which it returns.
+  __device__ __forceinline__ Scale LoadValues() const {
+    Rows v;
+    LoadRows(arguments_.v, v);
+    const uint32_t largest = v.Largest();
+    if (Lane() == 0) maxima_[warp_] = largest;
+    Share();
+    const Scale scale = ScaleOf<8>(max(max(maxima_[0], maxima_[1]), max(maxima_[2], maxima_[3])));
+    v.template Store<RowScaling::kNone>(warp_, values_, scale.to);
+    return scale;
   }
 
   // L^-1 of packed blocks; where a product's 64 columns meet blocks above the diagonal these are zeros.
@@ -114,29 +138,30 @@ class Keys {
       const int block_row = (0x211000 >> n % 6 * 4 & 3) + n / 6 * 4;
       const int block_column = (0x332321 >> n % 6 * 4 & 3) + n / 6 * 4;
       if (n % kWarps != warp_) continue;
-      *reinterpret_cast<uint4*>(inverse_.Piece(block_row * kTile + row_in,
-                                               block_column * kTile + column_in)) = uint4{};
+      *reinterpret_cast<uint4*>(
+          inverse_.Piece(block_row * kTile + row_in, block_column * kTile + column_in)) = uint4{};
     }
   }
 
-  __device__ __forceinline__ void Load(const float* rows, Strip& x) const {
-    const float* from = rows + lane_rows_;
+  // Into the second-level cache; a line a thread and step.
+  __device__ __forceinline__ void Prefetch(const float* rows) const {
+    constexpr int kLines = kDim / 32;  // of a row
 #pragma unroll
-    for (int n = 0; n < kBlocks; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float2 pair = *reinterpret_cast<const float2*>(
-            from + (e & 1) * 8 * arguments_.token_stride + n * kTile + e / 2 * 8);
-        x[n][e / 2][e % 2 * 2] = pair.x;
-        x[n][e / 2][e % 2 * 2 + 1] = pair.y;
-      }
+    for (int i = 0; i < kTokens * kLines; i += kWarps * 32) {
+      const int line = i + static_cast<int>(threadIdx.x);
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(
+          rows + rows_ + line / kLines * arguments_.token_stride + line % kLines * 32));
     }
   }
 
-  __device__ __forceinline__ void LoadHalves(const float* rows, StripLeft& x) const {
-    Strip loaded;
-    Load(rows, loaded);
-    Round(loaded, x);
+  // The warp's rows.
+  __device__ __forceinline__ void LoadRows(const float* rows, Rows& x) const {
+    x.Load(warp_, rows + rows_, arguments_.token_stride);
+  }
+
+  __device__ __forceinline__ void Take(const TokenPanels& from, StripLeft& x) const {
+#pragma unroll
+    for (int n = 0; n < kBlocks; ++n) x[n] = from.LeftAt(row_, n * kTile);
   }
 
   static __device__ __forceinline__ void Round(const Strip& x, StripLeft& rounded) {
@@ -169,15 +194,6 @@ class Keys {
       lower += __shfl_xor_sync(kFullWarp, lower, distance);
     }
     MultiplyRows(ReciprocalRoot(upper + epsilon), ReciprocalRoot(lower + epsilon), x);
-  }
-
-  // K^
-  __device__ __forceinline__ void LoadKeys(StripLeft& k) const {
-    Strip x;
-    Load(arguments_.k, x);
-    Normalize(1e-12f, x);
-    Round(x, k);
-    Store(k, keys_);
   }
 
   __device__ __forceinline__ void Store(const StripLeft& x, const TokenPanels& to) const {
@@ -267,8 +283,7 @@ class Keys {
     Block c[4];
     {
       StripLeft y;
-#pragma unroll
-      for (int n = 0; n < kBlocks; ++n) y[n] = products_.LeftAt(row_, n * kTile);
+      Take(products_, y);
       MultiplyRowsOf(products_, y, c);
     }
 #pragma unroll
@@ -294,10 +309,11 @@ class Keys {
   }
 
   // alpha from K^ and F.
-  __device__ __forceinline__ void MakeAlpha(StripLeft& k, Strip& alpha) const {
-    Strip y;
-    Whiten(k, y);
+  __device__ __forceinline__ void MakeAlpha(Strip& alpha) const {
     StripLeft x;
+    Strip y;
+    Take(keys_, x);
+    Whiten(x, y);
     {
       Round(y, x);
       Block c[4];
@@ -312,30 +328,12 @@ class Keys {
     Normalize(1e-12f * square * square, alpha);
   }
 
-  __device__ __forceinline__ void ShareLargest(const Strip& v) const {
-    uint32_t largest = 0;
-#pragma unroll
-    for (int n = 0; n < kBlocks; ++n) largest = LargestOf(v[n], largest);
-    largest = LargestOfWarp(largest);
-    if (Lane() == 0) maxima_[warp_] = largest;
-  }
-
-  // V in place of L^-1, in one scale for the chunk, which it returns.
-  __device__ __forceinline__ Scale StoreValues(Strip& v) const {
-    const Scale scale =
-        ScaleOf<8>(max(max(maxima_[0], maxima_[1]), max(maxima_[2], maxima_[3])));
-    MultiplyRows(scale.to, scale.to, v);
-    Store(v, values_);
-    return scale;
-  }
-
   // T = (I + W)^-1, W = slt(K^ alpha^T), by halves: [[A, 0], [B, C]]^-1 = [[A^-1, 0], [-C^-1 B A^-1, C^-1]].
   __device__ __forceinline__ void MakeMixing(Left (&mixing)[4]) const {
     Block w[4];
     {
       StripLeft k;
-#pragma unroll
-      for (int n = 0; n < kBlocks; ++n) k[n] = keys_.LeftAt(row_, n * kTile);
+      Take(keys_, k);
       MultiplyRowsOf(products_, k, w);
     }
     float* diagonal = reinterpret_cast<float*>(scratch_) + warp_ * kBlockFloats;
@@ -459,38 +457,17 @@ class Keys {
     }
   }
 
-  // Rows of q, each times a power of 2 that brings its largest element to 2^4 … 2^5.
-  __device__ __forceinline__ void LoadQueries(StripLeft& q) const {
-    Strip x;
-    Load(arguments_.q, x);
-    uint32_t upper = 0;
-    uint32_t lower = 0;
-#pragma unroll
-    for (int n = 0; n < 2 * kBlocks; ++n) {
-      const float(&c)[4] = x[n / 2][n % 2];
-      upper = max(upper, max(Magnitude(c[0]), Magnitude(c[1])));
-      lower = max(lower, max(Magnitude(c[2]), Magnitude(c[3])));
-    }
-#pragma unroll
-    for (int distance = 1; distance < 4; distance *= 2) {
-      upper = max(upper, __shfl_xor_sync(kFullWarp, upper, distance));
-      lower = max(lower, __shfl_xor_sync(kFullWarp, lower, distance));
-    }
-    const float of_upper = ScaleOf<4>(upper).to;
-    const float of_lower = ScaleOf<4>(lower).to;
-    MultiplyRows(of_upper, of_lower, x);
-    Round(x, q);
-    if ((Lane() & 3) == 0) {
-      float* scales = arguments_.query_scales + index_ * kTokens + row_ + (Lane() >> 2);
-      scales[0] = of_upper;
-      scales[8] = of_lower;
-    }
-  }
-
   // Q - P T K^ and P T V, P = lt(Q alpha^T).
   __device__ __forceinline__ void WriteQueries(const Scale& value_scale) const {
+    {
+      Rows rows;
+      LoadRows(arguments_.q, rows);
+      rows.template Store<RowScaling::kPower>(warp_, queries_, 1.0f,
+                                              arguments_.query_scales + index_ * kTokens);
+      __syncwarp();
+    }
     StripLeft q;
-    LoadQueries(q);
+    Take(queries_, q);
     Left minus_p[4];
     {
       Block c[4];
@@ -522,14 +499,15 @@ class Keys {
   Panels<kDim> inverse_;
   TokenPanels values_;    // in the inverse's place
   TokenPanels keys_;      // K^, then T K^
-  TokenPanels products_;  // Y_u, then F, then alpha
+  TokenPanels products_;  // U, then Y_u, then F, then alpha
+  TokenPanels queries_;
   uint32_t* scratch_;
   TileBlocks<false> mixing_blocks_;
   uint32_t* maxima_;
   int warp_;
-  int row_;            // the warp's first token
-  int64_t index_;      // of the chunk and head
-  int64_t lane_rows_;  // of the inputs: the lane's first element
+  int row_;        // the warp's first token
+  int64_t index_;  // of the chunk and head
+  int64_t rows_;   // of the inputs: where the chunk's first row begins
 };
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL

@@ -74,9 +74,14 @@ struct Panels {
 
   char* data;
 
-  // Of a row, the piece from column `column` on.
+  // Of a row, the piece that holds a column.
   __device__ __forceinline__ char* Piece(int row, int column) const {
     return data + (column / kPanelColumns * kRows + row) * 128 + ((column / 8 ^ row) & 7) * 16;
+  }
+  // Columns column … column + 3.
+  __device__ __forceinline__ void StoreFour(int row, int column, const float4& x) const {
+    *reinterpret_cast<uint2*>(Piece(row, column) + (column & 4) * 2) =
+        make_uint2(PackHalf(x.x, x.y), PackHalf(x.z, x.w));
   }
   // The block at (row, column).
   __device__ __forceinline__ void Store(int row, int column, const Left& x) const {
