@@ -52,7 +52,8 @@ inline constexpr int64_t VlaChunkPacked(int64_t dim) { return dim / 16 * (dim / 
 // Bytes per chunk and head.
 inline constexpr int64_t VlaChunkBytes(int64_t dim) {
   return 4 * VlaChunkPacked(dim) + 2 * (3 * dim * dim + 2 * kVlaChunkTokens * dim) +
-         16 * (dim / 16) * (dim / 16) + 4 * kVlaChunkTokens + 4 * (kVlaChunkTokens / 16) * (dim / 16);
+         16 * (dim / 16) * (dim / 16) + 4 * kVlaChunkTokens +
+         4 * (kVlaChunkTokens / 16) * (dim / 16);
 }
 
 absl::Status VlaChunkCuda(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch,

@@ -42,17 +42,21 @@ __global__ void __launch_bounds__(kGramWarps * 32) GramKernel(GramArguments argu
   rows.template Store<kUnit ? RowScaling::kUnit : RowScaling::kNone>(warp, u);
   __syncthreads();
   float* gram = arguments.gram + static_cast<int64_t>(blockIdx.x) * kPacked<kDim>;
-  for (int block = warp; block < kLowerBlocks<kDim>; block += kGramWarps) {
-    int i;
-    int j;
-    BlockOf(block, &i, &j);
-    Block c;
-    ClearBlock(c);
+  // A warp has whole rows of blocks, so that each left operand is loaded once: of 8 rows a short and a
+  // long one, which are as long together for every warp.
+  static_assert(kDim <= 2 * kGramWarps * kTile);
+  for (int n = 0; n < kDim / kTile; n += kGramWarps) {
+    const int i = n == 0 ? warp : kDim / kTile - 1 - warp;
+    SplitLeft left[4];
 #pragma unroll
-    for (int k = 0; k < kTokens; k += kTile) {
-      AddProduct(u.LeftOfColumns(i * kTile, k), u.OfColumns(k, j * kTile), c);
+    for (int k = 0; k < 4; ++k) left[k] = u.LeftOfColumns(i * kTile, k * kTile);
+    for (int j = 0; j <= i; ++j) {
+      Block c;
+      ClearBlock(c);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) AddProduct(left[k], u.OfColumns(k * kTile, j * kTile), c);
+      StoreAccumulator(gram + LowerBlock(i, j) * 256, kTile, c);
     }
-    StoreAccumulator(gram + block * 256, kTile, c);
   }
 }
 

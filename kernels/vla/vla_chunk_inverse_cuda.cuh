@@ -24,6 +24,19 @@ __device__ __forceinline__ void StoreAccumulator(float* block, int stride, Block
   });
 }
 
+// The hardware's approximation: 1 ulp.
+__device__ __forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float LargerOrNan(float x, float y) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+  return larger;
+}
+
 // The hardware's approximation and a step of Newton: 1 ulp or two, no branches.
 __device__ __forceinline__ float ReciprocalRoot(float x) {
   float y;
@@ -31,61 +44,12 @@ __device__ __forceinline__ float ReciprocalRoot(float x) {
   return __fmaf_rn(0.5f * y, __fmaf_rn(-x * y, y, 1.0f), y);
 }
 
-// Of a block's four pivots: the factor of their 4 x 4 block is unit lower l times the roots of pivots d.
-struct Pivots {
-  float l10, l20, l21, l30, l31, l32;
-  float over[4];       // 1 / d
-  float over_root[4];  // 1 / sqrt(d)
-};
-
-// Pivots are at least pivot_min in exact arithmetic, so they are held there; NaN passes. The hardware's
-// approximations have 22 bits, as the split numbers that come of them.
-__device__ __forceinline__ void Pivot(float d, float pivot_min, float* over, float* over_root) {
-  d = d < pivot_min ? pivot_min : d;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(*over) : "f"(d));
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(*over_root) : "f"(d));
-}
-
-// Of the symmetric block with these rows.
-__device__ __forceinline__ Pivots FactorPivots(const float4& a0, const float4& a1, const float4& a2,
-                                               const float4& a3, float pivot_min) {
-  Pivots p;
-  Pivot(a0.x, pivot_min, &p.over[0], &p.over_root[0]);
-  p.l10 = a0.y * p.over[0];
-  p.l20 = a0.z * p.over[0];
-  p.l30 = a0.w * p.over[0];
-  Pivot(__fmaf_rn(-p.l10, a0.y, a1.y), pivot_min, &p.over[1], &p.over_root[1]);
-  const float c21 = __fmaf_rn(-p.l20, a0.y, a1.z);
-  const float c31 = __fmaf_rn(-p.l30, a0.y, a1.w);
-  p.l21 = c21 * p.over[1];
-  p.l31 = c31 * p.over[1];
-  Pivot(__fmaf_rn(-p.l21, c21, __fmaf_rn(-p.l20, a0.z, a2.z)), pivot_min, &p.over[2],
-        &p.over_root[2]);
-  const float c32 = __fmaf_rn(-p.l31, c21, __fmaf_rn(-p.l30, a0.z, a2.w));
-  p.l32 = c32 * p.over[2];
-  Pivot(__fmaf_rn(-p.l32, c32, __fmaf_rn(-p.l31, c31, __fmaf_rn(-p.l30, a0.w, a3.w))), pivot_min,
-        &p.over[3], &p.over_root[3]);
-  return p;
-}
-
-// A column's four elements x, of which rows below take a multiple z, become rows of the inverse factor.
-__device__ __forceinline__ void EliminateFour(const Pivots& p, float* x, float (&z)[4]) {
-  x[1] = __fmaf_rn(-p.l10, x[0], x[1]);
-  x[2] = __fmaf_rn(-p.l21, x[1], __fmaf_rn(-p.l20, x[0], x[2]));
-  x[3] = __fmaf_rn(-p.l32, x[2], __fmaf_rn(-p.l31, x[1], __fmaf_rn(-p.l30, x[0], x[3])));
-  z[3] = x[3] * p.over[3];
-  z[2] = __fmaf_rn(-p.l32, z[3], x[2] * p.over[2]);
-  z[1] = __fmaf_rn(-p.l31, z[3], __fmaf_rn(-p.l21, z[2], x[1] * p.over[1]));
-  z[0] =
-      __fmaf_rn(-p.l30, z[3], __fmaf_rn(-p.l20, z[2], __fmaf_rn(-p.l10, z[1], x[0] * p.over[0])));
-#pragma unroll
-  for (int i = 0; i < 4; ++i) x[i] *= p.over_root[i];
-}
-
 // The inverse of a diagonal block's Cholesky factor, in place, with zeros above the diagonal; by one
-// warp. Elimination in [a I] by four rows at a time: lane c < 16 holds column c of a, lane 16 + c column
-// c of I. Of a the lower triangle is read; it stays symmetric, so that what lanes share of their columns
-// are rows too. Every lane factors the pivots' block for itself: four waits for shared memory, not 16.
+// warp. Elimination in [a I]: lane c < 16 holds column c of a, lane 16 + c column c of I. Of a the
+// lower triangle is read; it stays symmetric, so that a step's column is the row that the lanes have
+// side by side, and passes through the block's own place; the pivot, which every step waits for, comes
+// faster by a shuffle. Pivots are at least pivot_min in exact arithmetic, so they are held there; NaN
+// passes.
 __device__ __forceinline__ void InvertDiagonal(float* block, float pivot_min) {
   const int column = Lane() & 15;
   const bool is_identity = Lane() >= 16;
@@ -98,26 +62,21 @@ __device__ __forceinline__ void InvertDiagonal(float* block, float pivot_min) {
   }
   __syncwarp();
 #pragma unroll
-  for (int p = 0; p < kTile; p += 4) {
-    const auto row = [&](int i) {  // a's elements (p … p + 3, i)
-      return *reinterpret_cast<const float4*>(block + i * kBlockStride + p);
-    };
-    if (!is_identity) {
-      *reinterpret_cast<float4*>(block + column * kBlockStride + p) =
-          make_float4(x[p], x[p + 1], x[p + 2], x[p + 3]);
-    }
+  for (int p = 0; p < kTile; ++p) {
+    float* row = block + p * kBlockStride;
+    if (!is_identity) row[column] = x[p];
+    const float pivot = LargerOrNan(__shfl_sync(kFullWarp, x[p], p), pivot_min);
+    const float factor = -x[p] * Reciprocal(pivot);
+    x[p] *= ReciprocalRoot(pivot);
     __syncwarp();
-    const Pivots pivots = FactorPivots(row(p), row(p + 1), row(p + 2), row(p + 3), pivot_min);
-    float z[4];
-    EliminateFour(pivots, x + p, z);
+    float of_row[kTile];
 #pragma unroll
-    for (int i = p + 4; i < kTile; ++i) {
-      const float4 a = row(i);
-      x[i] = __fmaf_rn(-a.x, z[0], x[i]);
-      x[i] = __fmaf_rn(-a.y, z[1], x[i]);
-      x[i] = __fmaf_rn(-a.z, z[2], x[i]);
-      x[i] = __fmaf_rn(-a.w, z[3], x[i]);
+    for (int i = (p + 1) / 4 * 4; i < kTile; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(row + i);
+      of_row[i] = four.x, of_row[i + 1] = four.y, of_row[i + 2] = four.z, of_row[i + 3] = four.w;
     }
+#pragma unroll
+    for (int i = p + 1; i < kTile; ++i) x[i] = __fmaf_rn(of_row[i], factor, x[i]);
   }
   __syncwarp();
   if (is_identity) {

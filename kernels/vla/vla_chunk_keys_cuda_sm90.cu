@@ -67,6 +67,7 @@ class Keys {
       Strip y;
       Take(products_, u);
       Whiten(u, y);
+      __syncwarp();  // the warp has done with U
       Store(y, products_);
     }
     Share();
@@ -536,7 +537,7 @@ void Launch(Queue* queue, int64_t num_blocks, const KeysArguments& arguments) {
 void VlaChunkLaunchKeysSm90(Queue* queue, int64_t num_blocks, int64_t dim,
                             const vla_chunk::KeysArguments& arguments) {
   dim == 64 ? Launch<64, 4>(queue, num_blocks, arguments)
-            : Launch<128, 3>(queue, num_blocks, arguments);
+            : Launch<128, 2>(queue, num_blocks, arguments);
 }
 
 }  // namespace lethe
