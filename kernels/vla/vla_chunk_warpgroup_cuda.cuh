@@ -86,19 +86,19 @@ struct Panels {
   // The block at (row, column).
   __device__ __forceinline__ void Store(int row, int column, const Left& x) const {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     SharedAddress(Piece(row + (Lane() & 15), column + (Lane() >> 4) * 8))),
+                     PieceOfBlock(row + (Lane() & 15), Lane() >> 4, column)),
                  "r"(x.r[0]), "r"(x.r[1]), "r"(x.r[2]), "r"(x.r[3])
                  : "memory");
   }
   __device__ __forceinline__ Left LeftAt(int row, int column) const {
     Left x;
-    LoadMatrix<false>(Piece(row + (Lane() & 15), column + (Lane() >> 4) * 8), x.r);
+    LoadMatrix<false>(PieceOfBlock(row + (Lane() & 15), Lane() >> 4, column), x.r);
     return x;
   }
   // A(row, k) = x(k, row).
   __device__ __forceinline__ Left LeftOfColumns(int row, int k) const {
     Left x;
-    LoadMatrix<true>(Piece(k + (Lane() >> 4) * 8 + (Lane() & 7), row + (Lane() >> 3 & 1) * 8), x.r);
+    LoadMatrix<true>(PieceOfBlock(k + (Lane() >> 4) * 8 + (Lane() & 7), Lane() >> 3 & 1, row), x.r);
     return x;
   }
   // 64 rows from n on: B(k, n) = x(n, k), k of 16 columns.
@@ -111,6 +111,14 @@ struct Panels {
   }
 
  private:
+  // A row's first or second piece (half) in the 16 columns from `column` on; what differs between
+  // columns is one xor.
+  __device__ __forceinline__ uint32_t PieceOfBlock(int row, int half, int column) const {
+    const uint32_t first = SharedAddress(data) + static_cast<uint32_t>(row) * 128 +
+                           static_cast<uint32_t>((half ^ row) & 7) * 16;
+    return (first ^ static_cast<uint32_t>(column % kPanelColumns * 2)) +
+           static_cast<uint32_t>(column / kPanelColumns * kRows * 128);
+  }
   // 128-byte swizzle, groups of 8 rows 1024 bytes apart.
   static __device__ __forceinline__ uint64_t Descriptor(const char* first) {
     const auto address = static_cast<uint64_t>(SharedAddress(first));
