@@ -3,8 +3,9 @@
 // A block folds kRows of the D value rows of one head of one sequence; rows of S do not meet. With keys
 // along the matrix unit's rows: S^T [D x kRows] <- S^T - H^T S^T + G^T, H = (T K^)^T alpha. A warp has 16
 // keys of S^T in its registers; for the others S passes through shared memory, in f16, from one place to
-// the other: a barrier a chunk. What comes from stage keys, in the order of the registers that use it, one
-// more warp copies some chunks ahead into a ring: at the barrier the next chunk is there.
+// the other: a barrier a chunk. What comes from stage keys, in the order of the registers that use it,
+// other warps copy some chunks ahead into a ring: at the barrier the next chunk is there.
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_cuda.h"
 #include "kernels/vla/vla_chunk_half_cuda.cuh"
@@ -31,7 +32,9 @@ struct FoldArguments {
 template <int kDim, int kRows, int kRing>
 struct FoldLayout {
   static constexpr int kBlocks = kDim / kTile;
-  static constexpr int kWarps = kBlocks;               // and one that copies
+  static constexpr int kWarps = kBlocks;
+  static constexpr int kCopiers = kDim == 64 ? 1 : 4;  // more warps, which copy
+  static constexpr int kThreads = (kWarps + kCopiers) * 32;
   static constexpr int kParts = kRows / 8;             // of 8 values
   static constexpr int kGains = (kRows + 15) / kTile;  // blocks
   // S^T: [parts][keys] half blocks, 16 keys x 8 values as two 8 x 8 tiles, and their scales.
@@ -65,7 +68,7 @@ class RowFold {
         first_part_(first_part) {}
 
   __device__ __forceinline__ void Fold(int head, int begin, int end, float* state) {
-    const bool copies = warp_ == Layout::kWarps;
+    const bool copies = warp_ >= Layout::kWarps;
     Point(static_cast<int64_t>(begin - arguments_.chunk_begin) * arguments_.num_heads + head);
     uint32_t* now = states_;
     uint32_t* next = states_ + Layout::kStateWords;
@@ -106,7 +109,8 @@ class RowFold {
   // To what the thread has of chunk and head `index`.
   __device__ __forceinline__ void Point(int64_t index) {
     const int64_t first = index * kBlocks * kBlocks;
-    transitions_ = arguments_.transitions + first * 32 + Lane();
+    copier_ = warp_ - Layout::kWarps;
+    transitions_ = arguments_.transitions + (first + copier_) * 32 + Lane();
     gains_ = arguments_.gains + (first + first_part_ / 2) * 32 + Lane();
     gain_scales_ = arguments_.gain_scales + first + first_part_ / 2 + Lane() / kGains * kBlocks +
                    Lane() % kGains;
@@ -131,15 +135,18 @@ class RowFold {
   __device__ __forceinline__ void Copy(bool is_there, int stage) {
     if (is_there) {
       char* place = ring_ + stage * Layout::kStageBytes;
-      uint4* to = reinterpret_cast<uint4*>(place) + Lane();
-#pragma unroll 16
-      for (int n = 0; n < kBlocks * kBlocks; ++n) CopyAsync(to + 32 * n, transitions_ + 32 * n);
+      uint4* to = reinterpret_cast<uint4*>(place) + copier_ * 32 + Lane();
+#pragma unroll
+      for (int n = 0; n < kBlocks * kBlocks; n += Layout::kCopiers) {
+        CopyAsync(to + 32 * n, transitions_ + 32 * n);
+      }
       to += Layout::kGainsAt / 16;
 #pragma unroll
-      for (int n = 0; n < kBlocks * kGains; ++n) {
-        CopyAsync(to + 32 * n, gains_ + 32 * (n / kGains * kBlocks + n % kGains));
+      for (int n = 0; n < kBlocks * kGains; n += Layout::kCopiers) {
+        const int block = copier_ + n;
+        CopyAsync(to + 32 * n, gains_ + 32 * (block / kGains * kBlocks + block % kGains));
       }
-      if (Lane() < kBlocks * kGains) {
+      if (copier_ == 0 && Lane() < kBlocks * kGains) {
         CopyPairAsync(place + Layout::kScalesAt + Lane() * 8, gain_scales_);
       }
       const int64_t blocks = static_cast<int64_t>(arguments_.num_heads) * kBlocks * kBlocks;
@@ -241,6 +248,7 @@ class RowFold {
   int warp_;
   char* ring_;
   int first_part_;
+  int copier_;
   const uint4* transitions_;
   const uint4* gains_;
   const float2* gain_scales_;
@@ -252,9 +260,10 @@ class RowFold {
 };
 
 template <int kDim, int kRows, int kRing>
-__global__ void __launch_bounds__((FoldLayout<kDim, kRows, kRing>::kWarps + 1) * 32)
+__global__ void __launch_bounds__(FoldLayout<kDim, kRows, kRing>::kThreads)
     FoldKernel(const FoldArguments arguments) {
   extern __shared__ __align__(16) char shared_bytes[];
+  cuda::WaitForEarlierKernels();
   const int sequence = static_cast<int>(blockIdx.y);
   const int begin = max(arguments.offsets[sequence] / kTokens, arguments.chunk_begin);
   const int end = min(arguments.offsets[sequence + 1] / kTokens, arguments.chunk_end);
@@ -278,7 +287,7 @@ void Launch(Queue* queue, const VlaChunkSegment& segment, const FoldArguments& a
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes));
   const dim3 grid(static_cast<unsigned>(arguments.num_heads * kDim / kRows),
                   static_cast<unsigned>(segment.batch.num_sequences));
-  kernel<<<grid, (Layout::kWarps + 1) * 32, Layout::kBytes, queue->stream()>>>(arguments);
+  kernel<<<grid, Layout::kThreads, Layout::kBytes, queue->stream()>>>(arguments);
 }
 
 }  // namespace

@@ -125,15 +125,14 @@ inline constexpr int kInverseWords = kBlockFloats + 2 * kBlocks* TileBlocks<kSpl
 // diagonal blocks get zeros above the diagonal. Where kWarps is 1 a warp works alone. The caller has a
 // barrier before anything else is written to `shared`.
 //
-// Gauss-Jordan in place. Step b has X_bb; L_ib = M_ib X_bb^T for i > b, X_bj = X_bb X_bj for j < b, all for
-// everybody to see; then M_ij -= L_ib L_jb^T (j > b), X_ib = -L_ib X_bb, X_ij -= L_ib X_bj (j < b). The
-// next diagonal block comes first, and its elimination, the longest part, beside the others' blocks. Rows
-// of blocks alternate between two places, so that nobody waits for the last step's readers.
+// Gauss-Jordan in place. Step b: X_bb; L_ib = M_ib X_bb^T for i > b, X_bj = X_bb X_bj for j < b, all for
+// everybody to see; then M_ij -= L_ib L_jb^T (j > b), X_ib = -L_ib X_bb, X_ij -= L_ib X_bj (j < b). Rows of
+// blocks alternate between two places, so that nobody waits for the last step's readers.
 template <int kBlocks, int kWarps, bool kSplit, Deal kDeal = Deal::kInTurn>
 __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint32_t* shared,
                                                 Block (&c)[kDealtBlocks<kBlocks, kWarps, kDeal>]) {
   constexpr int kOwn = kDealtBlocks<kBlocks, kWarps, kDeal>;
-  constexpr int kUnroll = kWarps == 1 ? kBlocks + 1 : 1;
+  constexpr int kUnroll = kWarps == 1 ? kBlocks : 1;
   float* diagonal = reinterpret_cast<float*>(shared);
   const auto synchronize = [] {
     if constexpr (kWarps == 1) {
@@ -154,26 +153,30 @@ __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint3
       if (row[n] >= kBlocks) row[n] = column[n] = -1;
     }
   }
-  const auto row_of_step = [&](int b) {
-    return TileBlocks<kSplit>{shared + kBlockFloats +
-                              (b & 1) * kBlocks * TileBlocks<kSplit>::kWords};
-  };
 #pragma unroll kUnroll
-  for (int b = -1; b < kBlocks; ++b) {
-    const TileBlocks<kSplit> seen = row_of_step(b);
-    const auto is_next = [&](int n) { return row[n] == b + 1 && column[n] == b + 1; };
-    const auto update = [&](int n) {
-      const LeftTerms<kSplit> panel = Minus(seen.LeftAt(row[n]));
-      if (column[n] == b) ClearBlock(c[n]);
-      if (column[n] > b) {
-        AddProduct(panel, seen.OfRows(column[n]), c[n]);
-      } else {
-        AddProduct(panel, seen.OfColumns(column[n]), c[n]);
-      }
-    };
+  for (int b = 0; b < kBlocks; ++b) {
+    const TileBlocks<kSplit> seen{shared + kBlockFloats +
+                                  (b & 1) * kBlocks * TileBlocks<kSplit>::kWords};
+    bool is_owner = false;
 #pragma unroll
     for (int n = 0; n < kOwn; ++n) {
-      if (b < 0) continue;
+      if (row[n] != b || column[n] != b) continue;
+      StoreAccumulator(diagonal, kBlockStride, c[n]);
+      is_owner = true;
+    }
+    if (is_owner) {
+      __syncwarp();
+      InvertDiagonal(diagonal, pivot_min);
+#pragma unroll
+      for (int n = 0; n < kOwn; ++n) {
+        if (row[n] != b || column[n] != b) continue;
+        LoadAccumulator(diagonal, kBlockStride, c[n]);
+        seen.Store(b, c[n]);
+      }
+    }
+    synchronize();
+#pragma unroll
+    for (int n = 0; n < kOwn; ++n) {
       Block x;
       if (row[n] > b && column[n] == b) {
         ClearBlock(x);
@@ -187,31 +190,18 @@ __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint3
         for (int e = 0; e < 8; ++e) c[n][e / 4][e % 4] = x[e / 4][e % 4];
       }
     }
-    if (b + 1 == kBlocks) return;
-    if (b >= 0) synchronize();
-    bool is_owner = false;
+    synchronize();
 #pragma unroll
     for (int n = 0; n < kOwn; ++n) {
-      if (!is_next(n)) continue;
-      if (b >= 0) update(n);
-      StoreAccumulator(diagonal, kBlockStride, c[n]);
-      is_owner = true;
-    }
-    if (is_owner) {
-      __syncwarp();
-      InvertDiagonal(diagonal, pivot_min);
-#pragma unroll
-      for (int n = 0; n < kOwn; ++n) {
-        if (!is_next(n)) continue;
-        LoadAccumulator(diagonal, kBlockStride, c[n]);
-        row_of_step(b + 1).Store(b + 1, c[n]);
+      if (row[n] <= b) continue;
+      const LeftTerms<kSplit> panel = Minus(seen.LeftAt(row[n]));
+      if (column[n] == b) ClearBlock(c[n]);
+      if (column[n] > b) {
+        AddProduct(panel, seen.OfRows(column[n]), c[n]);
+      } else {
+        AddProduct(panel, seen.OfColumns(column[n]), c[n]);
       }
     }
-#pragma unroll
-    for (int n = 0; n < kOwn; ++n) {
-      if (b >= 0 && row[n] > b && !is_next(n)) update(n);
-    }
-    synchronize();
   }
 }
 

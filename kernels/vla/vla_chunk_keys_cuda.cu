@@ -4,6 +4,7 @@
 // shared memory in f16.
 #include <cmath>
 
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_alpha_cuda.cuh"
 #include "kernels/vla/vla_chunk_cuda.h"
@@ -244,6 +245,7 @@ template <int kDim, bool kIsRls, int kResident>
 __global__ void __launch_bounds__(KeysLayout<kDim, kIsRls>::kWarps * 32, kResident)
     KeysKernel(const KeysArguments arguments) {
   extern __shared__ __align__(16) uint32_t shared_words[];
+  cuda::WaitForEarlierKernels();
   const KeysPlaces<kDim, kIsRls> places(arguments, shared_words);
   Alpha<kDim, kIsRls> alpha(places);
   alpha.LoadInputs();
@@ -267,8 +269,8 @@ void Launch(Queue* queue, const VlaChunkSegment& segment, const KeysArguments& a
   // An error shows in the launch that follows.
   static_cast<void>(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes));
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * segment.options.num_heads);
-  kernel<<<blocks, Layout::kWarps * 32, Layout::kBytes, queue->stream()>>>(arguments);
+  cuda::LaunchEarly(queue, kernel, segment.num_chunks * segment.options.num_heads,
+                    Layout::kWarps * 32, Layout::kBytes, arguments);
 }
 
 }  // namespace

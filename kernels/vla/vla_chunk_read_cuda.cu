@@ -2,6 +2,7 @@
 //
 // A block of D / 16 warps per chunk and head; a warp has 64 columns of 16 tokens. Everything lies in the
 // order of the registers that use it.
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_cuda.h"
 #include "kernels/vla/vla_chunk_half_cuda.cuh"
@@ -75,6 +76,7 @@ __global__ void __launch_bounds__(kDim * 2, kDim == 64 ? 7 : 3)
     ReadKernel(ReadArguments arguments) {
   constexpr int kBlocks = kDim / kTile;
   __shared__ double sums[kDim == 128 ? 2 * kTokens : 1];
+  cuda::WaitForEarlierKernels();
   const int64_t index = blockIdx.x;
   const int head = static_cast<int>(blockIdx.x) % arguments.num_heads;
   const int warp = Warp();
@@ -146,12 +148,10 @@ absl::Status VlaChunkRead(Queue* queue, const VlaChunkSegment& segment) {
                                 reinterpret_cast<const uint2*>(work.states),
                                 work.state_scales,
                                 segment.batch.out + segment.chunk_begin * kVlaChunkTokens * stride};
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * heads);
-  if (segment.options.key_dim == 64) {
-    ReadKernel<64><<<blocks, 128, 0, queue->stream()>>>(arguments);
-  } else {
-    ReadKernel<128><<<blocks, 256, 0, queue->stream()>>>(arguments);
-  }
+  const int64_t blocks = segment.num_chunks * heads;
+  segment.options.key_dim == 64
+      ? cuda::LaunchEarly(queue, ReadKernel<64>, blocks, 128, 0, arguments)
+      : cuda::LaunchEarly(queue, ReadKernel<128>, blocks, 256, 0, arguments);
   return queue->LaunchStatus("vla chunk read");
 }
 
