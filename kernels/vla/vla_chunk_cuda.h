@@ -6,7 +6,8 @@
 //   prefix work.gram[c][h] = M at the chunk's beginning; the pool's gram goes on     (fold over c)
 //   invert work.gram[c][h] = L^-1 of it                                                (all at once)
 //   keys   what takes S over the chunk, S' = S - S (T K^)^T alpha + (T V)^T alpha, and what reads it,
-//          out = (Q - P T K^) S^T + P T V with P = lt(Q alpha^T): all but S is known    (all at once)
+//          out = (Q - P T K^) S^T + P T V with P = lt(Q alpha^T): all but S is known    (all at once);
+//          kVla on 9.0 by warpgroups (vla_chunk_keys_cuda_sm90.cu), else by warps
 //   fold   the pool's S chunk by chunk; S at each beginning is kept for the reads      (fold over c)
 //   read   out                                                                         (all at once)
 // Threads: as VlaChunk.
