@@ -1,5 +1,4 @@
-// Alpha: alpha of a chunk, the first part of VlaChunk's stage keys. The stage's arguments and the places of
-// its matrices.
+// Alpha: alpha of a chunk, the first part of VlaChunk's stage keys. The places of its matrices.
 //
 // For kVla every product has one term: alpha is scaled to length 1, and its error is that of f16, as is
 // that of the products it goes into. For kRls up to N they have three, because G is as ill conditioned as
@@ -10,27 +9,10 @@
 
 #include "kernels/vla/vla_chunk_half_cuda.cuh"
 #include "kernels/vla/vla_chunk_inverse_cuda.cuh"
+#include "kernels/vla/vla_chunk_keys_cuda.cuh"
 #include "kernels/vla/vla_chunk_rows_cuda.cuh"
 
 namespace lethe::vla_chunk {
-
-struct KeysArguments {
-  const float* q;  // of the segment's first token; null: no reads
-  const float* k;
-  const float* v;
-  const float* directions;  // null for kRls
-  int64_t token_stride;
-  int num_heads;
-  const float* inverse;  // packed L^-1, times unit
-  float unit;
-  float gram_scale;  // as InverseScale of the largest that G's diagonal should be
-  uint4* transitions;
-  uint4* gains;
-  float2* gain_scales;
-  uint4* queries;
-  float* query_scales;
-  float* out;
-};
 
 template <int kDim, bool kIsRls>
 struct KeysLayout {
@@ -134,11 +116,12 @@ class Alpha {
       CopyAsync(at_.region + 4 * i, from + i / kVectors * 256 + i % kVectors * 4);
     }
     CommitCopies();
-    LoadRows<kDim, kWarps, RowScaling::kUnit>(at_.warp, at_.arguments.k + at_.rows,
-                                              at_.arguments.token_stride, at_.units);
+    ChunkRows<kDim, kWarps> rows;
+    rows.Load(at_.warp, at_.arguments.k + at_.rows, at_.arguments.token_stride);
+    rows.template Store<RowScaling::kUnit>(at_.warp, at_.units);
     if constexpr (!kIsRls) {
-      LoadRows<kDim, kWarps, RowScaling::kNone>(at_.warp, at_.arguments.directions + at_.rows,
-                                                at_.arguments.token_stride, at_.alpha);
+      rows.Load(at_.warp, at_.arguments.directions + at_.rows, at_.arguments.token_stride);
+      rows.template Store<RowScaling::kNone>(at_.warp, at_.alpha);
     }
     AwaitCopies<0>();
     __syncthreads();

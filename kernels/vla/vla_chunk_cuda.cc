@@ -35,9 +35,11 @@ VlaChunkWork VlaChunkCut(const VlaOptions& options, void* workspace, int64_t num
   work.gains = work.transitions + count * dim * dim;
   work.states = work.gains + count * dim * dim;
   work.queries = work.states + count * dim * dim;
-  work.gain_scales = reinterpret_cast<float*>(work.queries + count * kVlaChunkTokens * dim);
+  work.reads = work.queries + count * kVlaChunkTokens * dim;
+  work.gain_scales = reinterpret_cast<float*>(work.reads + count * kVlaChunkTokens * dim);
   work.state_scales = work.gain_scales + count * 2 * blocks;
   work.query_scales = work.state_scales + count * 2 * blocks;
+  work.read_scales = work.query_scales + count * kVlaChunkTokens;
   return work;
 }
 

@@ -6,7 +6,8 @@
 //   prefix work.gram[c][h] = M at the chunk's beginning; the pool's gram goes on     (fold over c)
 //   invert work.gram[c][h] = L^-1 of it                                                (all at once)
 //   keys   what takes S over the chunk, S' = S - S (T K^)^T alpha + (T V)^T alpha, and what reads it,
-//          out = (Q - P T K^) S^T + P T V with P = lt(Q alpha^T): all but S is known    (all at once)
+//          out = (Q - P T K^) S^T + P T V with P = lt(Q alpha^T): all but S is known    (all at once);
+//          kVla on 9.0 by warpgroups (vla_chunk_keys_cuda_sm90.cu), else by warps
 //   fold   the pool's S chunk by chunk; S at each beginning is kept for the reads      (fold over c)
 //   read   out                                                                         (all at once)
 // Threads: as VlaChunk.
@@ -28,10 +29,12 @@ struct VlaChunkWork {
   uint16_t* transitions;  // [D / 16 keys to][D / 16 keys from]: ((T K^)^T alpha)^T
   uint16_t* gains;        // [D / 16 keys][D / 16 values]: ((T V)^T alpha)^T
   uint16_t* queries;      // [64 / 16][D / 16 keys]: Q - P T K^
+  uint16_t* reads;        // [64 / 16][D / 16 values]: P T V
   uint16_t* states;       // [D / 8 values][D / 16 keys]: S^T at the chunk's beginning
   float*
       gain_scales;  // [D / 16 keys][D / 16 values][2]: of the transitions and of each gain's block
-  float* query_scales;  // [64]: by what a token's queries and out are multiplied
+  float* query_scales;  // [64]: by what a token's queries and reads are multiplied
+  float* read_scales;   // [64 / 16][D / 16 values]: of each block
   float* state_scales;  // [D / 8 values][D / 16 keys]: of each block
 };
 
@@ -49,8 +52,9 @@ inline constexpr int64_t VlaChunkPacked(int64_t dim) { return dim / 16 * (dim / 
 
 // Bytes per chunk and head.
 inline constexpr int64_t VlaChunkBytes(int64_t dim) {
-  return 4 * VlaChunkPacked(dim) + 2 * (3 * dim * dim + kVlaChunkTokens * dim) +
-         16 * (dim / 16) * (dim / 16) + 4 * kVlaChunkTokens;
+  return 4 * VlaChunkPacked(dim) + 2 * (3 * dim * dim + 2 * kVlaChunkTokens * dim) +
+         16 * (dim / 16) * (dim / 16) + 4 * kVlaChunkTokens +
+         4 * (kVlaChunkTokens / 16) * (dim / 16);
 }
 
 absl::Status VlaChunkCuda(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch,

@@ -3,8 +3,9 @@
 // A block folds kRows of the D value rows of one head of one sequence; rows of S do not meet. With keys
 // along the matrix unit's rows: S^T [D x kRows] <- S^T - H^T S^T + G^T, H = (T K^)^T alpha. A warp has 16
 // keys of S^T in its registers; for the others S passes through shared memory, in f16, from one place to
-// the other: a barrier a chunk. What comes from stage keys lies in the order of the registers that use
-// it, so a thread copies for itself, some chunks ahead, into a ring.
+// the other: a barrier a chunk. What comes from stage keys, in the order of the registers that use it,
+// other warps copy some chunks ahead into a ring: at the barrier the next chunk is there.
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_cuda.h"
 #include "kernels/vla/vla_chunk_half_cuda.cuh"
@@ -32,15 +33,19 @@ template <int kDim, int kRows, int kRing>
 struct FoldLayout {
   static constexpr int kBlocks = kDim / kTile;
   static constexpr int kWarps = kBlocks;
+  static constexpr int kCopiers = kDim == 64 ? 1 : 4;  // more warps, which copy
+  static constexpr int kThreads = (kWarps + kCopiers) * 32;
   static constexpr int kParts = kRows / 8;             // of 8 values
   static constexpr int kGains = (kRows + 15) / kTile;  // blocks
   // S^T: [parts][keys] half blocks, 16 keys x 8 values as two 8 x 8 tiles, and their scales.
   static constexpr int kStateWords = kParts * kBlocks * (64 + 1);
-  // Of a warp: its row of blocks of the transition, its gains, their scales.
-  static constexpr int kVectors = (kBlocks + kGains) * 32;
-  static constexpr int kStageBytes = kVectors * 16 + (kGains * 8 + 15) / 16 * 16;
+  // Of a chunk: the transition's blocks, each warp's gains, their scales.
+  static constexpr int kGainsAt = kBlocks * kBlocks * 512;
+  static constexpr int kScalesAt = kGainsAt + kBlocks * kGains * 512;
+  static constexpr int kStageBytes = kScalesAt + kBlocks * kGains * 8;
   static constexpr int kRingAt = (2 * kStateWords * 4 + 15) / 16 * 16;
-  static constexpr int kBytes = kRingAt + kWarps * kRing * kStageBytes;
+  static constexpr int kBytes = kRingAt + kRing * kStageBytes;
+  static_assert(kStageBytes % 16 == 0 && kBlocks * kGains <= 32);
 };
 
 __device__ __forceinline__ void CopyPairAsync(void* to, const void* from) {
@@ -59,33 +64,41 @@ class RowFold {
       : arguments_(arguments),
         states_(reinterpret_cast<uint32_t*>(shared)),
         warp_(Warp()),
-        ring_(shared + Layout::kRingAt + warp_ * kRing * Layout::kStageBytes),
+        ring_(shared + Layout::kRingAt),
         first_part_(first_part) {}
 
   __device__ __forceinline__ void Fold(int head, int begin, int end, float* state) {
+    const bool copies = warp_ >= Layout::kWarps;
     Point(static_cast<int64_t>(begin - arguments_.chunk_begin) * arguments_.num_heads + head);
-#pragma unroll
-    for (int n = 0; n < kRing - 1; ++n) Prefetch(begin + n < end, n);
-    ForEachOfState([&](int key, int row, float& first, float& second) {
-      first = state[row * kDim + key];
-      second = state[(row + 1) * kDim + key];
-    });
     uint32_t* now = states_;
     uint32_t* next = states_ + Layout::kStateWords;
-    Share(now);
+    if (copies) {
+#pragma unroll
+      for (int n = 0; n < kRing - 1; ++n) Copy(begin + n < end, n);
+      AwaitCopies<kRing - 2>();
+    } else {
+      ForEachOfState([&](int key, int row, float& first, float& second) {
+        first = state[row * kDim + key];
+        second = state[(row + 1) * kDim + key];
+      });
+      Share(now);
+    }
     int stage = 0;
     for (int chunk = begin; chunk < end; ++chunk) {
-      __syncwarp();  // the scales of the stage that is filled next have been read
-      Prefetch(chunk + kRing - 1 < end, stage == 0 ? kRing - 1 : stage - 1);
-      AwaitCopies<kRing - 1>();
       __syncthreads();
-      Advance(ring_ + stage * Layout::kStageBytes, now);
-      Share(next);
+      if (copies) {
+        Copy(chunk + kRing - 1 < end, stage == 0 ? kRing - 1 : stage - 1);
+        AwaitCopies<kRing - 2>();
+      } else {
+        Advance(ring_ + stage * Layout::kStageBytes, now);
+        Share(next);
+      }
       uint32_t* const other = now;
       now = next;
       next = other;
       stage = stage + 1 == kRing ? 0 : stage + 1;
     }
+    if (copies) return;
     ForEachOfState([&](int key, int row, float first, float second) {
       state[row * kDim + key] = first;
       state[(row + 1) * kDim + key] = second;
@@ -95,10 +108,12 @@ class RowFold {
  private:
   // To what the thread has of chunk and head `index`.
   __device__ __forceinline__ void Point(int64_t index) {
-    const int64_t first = (index * kBlocks + warp_) * kBlocks;
-    transitions_ = arguments_.transitions + first * 32 + Lane();
+    const int64_t first = index * kBlocks * kBlocks;
+    copier_ = warp_ - Layout::kWarps;
+    transitions_ = arguments_.transitions + (first + copier_) * 32 + Lane();
     gains_ = arguments_.gains + (first + first_part_ / 2) * 32 + Lane();
-    gain_scales_ = arguments_.gain_scales + first + first_part_ / 2 + Lane();
+    gain_scales_ = arguments_.gain_scales + first + first_part_ / 2 + Lane() / kGains * kBlocks +
+                   Lane() % kGains;
     const int64_t state = (index * kBlocks * 2 + first_part_) * kBlocks + warp_;
     states_out_ = arguments_.states + state * 32 + Lane();
     state_scales_ = arguments_.state_scales + state;
@@ -117,16 +132,22 @@ class RowFold {
   }
 
   // The next chunk to come. Always commits a group, so that the waits count chunks.
-  __device__ __forceinline__ void Prefetch(bool is_there, int stage) {
+  __device__ __forceinline__ void Copy(bool is_there, int stage) {
     if (is_there) {
       char* place = ring_ + stage * Layout::kStageBytes;
-      uint4* to = reinterpret_cast<uint4*>(place) + Lane();
+      uint4* to = reinterpret_cast<uint4*>(place) + copier_ * 32 + Lane();
 #pragma unroll
-      for (int n = 0; n < kBlocks; ++n) CopyAsync(to + 32 * n, transitions_ + 32 * n);
+      for (int n = 0; n < kBlocks * kBlocks; n += Layout::kCopiers) {
+        CopyAsync(to + 32 * n, transitions_ + 32 * n);
+      }
+      to += Layout::kGainsAt / 16;
 #pragma unroll
-      for (int p = 0; p < kGains; ++p) CopyAsync(to + 32 * (kBlocks + p), gains_ + 32 * p);
-      if (Lane() < kGains) {
-        CopyPairAsync(place + Layout::kVectors * 16 + Lane() * 8, gain_scales_);
+      for (int n = 0; n < kBlocks * kGains; n += Layout::kCopiers) {
+        const int block = copier_ + n;
+        CopyAsync(to + 32 * n, gains_ + 32 * (block / kGains * kBlocks + block % kGains));
+      }
+      if (copier_ == 0 && Lane() < kBlocks * kGains) {
+        CopyPairAsync(place + Layout::kScalesAt + Lane() * 8, gain_scales_);
       }
       const int64_t blocks = static_cast<int64_t>(arguments_.num_heads) * kBlocks * kBlocks;
       transitions_ += blocks * 32;
@@ -160,7 +181,11 @@ class RowFold {
 
   // S^T - H^T S^T + G^T, from S in shared memory, which is written out for the reads.
   __device__ __forceinline__ void Advance(const char* stage, uint32_t* states) {
-    const uint4* blocks = reinterpret_cast<const uint4*>(stage) + Lane();
+    const uint4* blocks = reinterpret_cast<const uint4*>(stage) + warp_ * kBlocks * 32 + Lane();
+    const uint4* gains =
+        reinterpret_cast<const uint4*>(stage + Layout::kGainsAt) + warp_ * kGains * 32 + Lane();
+    const float2* gain_scales =
+        reinterpret_cast<const float2*>(stage + Layout::kScalesAt) + warp_ * kGains;
     const uint32_t* operands = states + (Lane() >> 3) * 32 + (Lane() & 7) * 4;
     const float* scales = Scales(states);
     float sum[kParts][4];
@@ -186,8 +211,8 @@ class RowFold {
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {
       const int half = kParts == 1 ? first_part_ % 2 : p % 2;
-      const uint4 gain = blocks[32 * (kBlocks + p / 2)];
-      const float2 by = *reinterpret_cast<const float2*>(stage + Layout::kVectors * 16 + p / 2 * 8);
+      const uint4 gain = gains[32 * (p / 2)];
+      const float2 by = gain_scales[p / 2];
       const float2 upper = UnpackHalf(half == 0 ? gain.x : gain.z);
       const float2 lower = UnpackHalf(half == 0 ? gain.y : gain.w);
       const float g[4] = {upper.x, upper.y, lower.x, lower.y};
@@ -223,6 +248,7 @@ class RowFold {
   int warp_;
   char* ring_;
   int first_part_;
+  int copier_;
   const uint4* transitions_;
   const uint4* gains_;
   const float2* gain_scales_;
@@ -234,9 +260,10 @@ class RowFold {
 };
 
 template <int kDim, int kRows, int kRing>
-__global__ void __launch_bounds__(FoldLayout<kDim, kRows, kRing>::kWarps * 32)
+__global__ void __launch_bounds__(FoldLayout<kDim, kRows, kRing>::kThreads)
     FoldKernel(const FoldArguments arguments) {
   extern __shared__ __align__(16) char shared_bytes[];
+  cuda::WaitForEarlierKernels();
   const int sequence = static_cast<int>(blockIdx.y);
   const int begin = max(arguments.offsets[sequence] / kTokens, arguments.chunk_begin);
   const int end = min(arguments.offsets[sequence + 1] / kTokens, arguments.chunk_end);
@@ -260,7 +287,7 @@ void Launch(Queue* queue, const VlaChunkSegment& segment, const FoldArguments& a
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes));
   const dim3 grid(static_cast<unsigned>(arguments.num_heads * kDim / kRows),
                   static_cast<unsigned>(segment.batch.num_sequences));
-  kernel<<<grid, Layout::kWarps * 32, Layout::kBytes, queue->stream()>>>(arguments);
+  kernel<<<grid, Layout::kThreads, Layout::kBytes, queue->stream()>>>(arguments);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 //
 // Every kernel has a block per chunk and head (prefix: threads per element, a row of blocks per
 // sequence; the pool's inverses: a block per sequence and head).
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_cuda.h"
 #include "kernels/vla/vla_chunk_half_cuda.cuh"
@@ -32,26 +33,32 @@ __global__ void __launch_bounds__(kGramWarps * 32) GramKernel(GramArguments argu
   extern __shared__ __align__(16) float shared[];
   auto* high = reinterpret_cast<__half*>(shared);
   const HalfMatrix<true, kStride> u{high, high + kTokens * kStride};
+  cuda::WaitForEarlierKernels();
   const int warp = Warp();
   const int head = static_cast<int>(blockIdx.x) % arguments.num_heads;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) / arguments.num_heads;
   const float* directions =
       arguments.directions + chunk * kTokens * arguments.token_stride + head * kDim;
-  LoadRows<kDim, kGramWarps, kUnit ? RowScaling::kUnit : RowScaling::kNone>(
-      warp, directions, arguments.token_stride, u);
+  ChunkRows<kDim, kGramWarps> rows;
+  rows.Load(warp, directions, arguments.token_stride);
+  rows.template Store<kUnit ? RowScaling::kUnit : RowScaling::kNone>(warp, u);
   __syncthreads();
   float* gram = arguments.gram + static_cast<int64_t>(blockIdx.x) * kPacked<kDim>;
-  for (int block = warp; block < kLowerBlocks<kDim>; block += kGramWarps) {
-    int i;
-    int j;
-    BlockOf(block, &i, &j);
-    Block c;
-    ClearBlock(c);
+  // A warp has whole rows of blocks, so that each left operand is loaded once: of 8 rows a short and a
+  // long one, which are as long together for every warp.
+  static_assert(kDim <= 2 * kGramWarps * kTile);
+  for (int n = 0; n < kDim / kTile; n += kGramWarps) {
+    const int i = n == 0 ? warp : kDim / kTile - 1 - warp;
+    SplitLeft left[4];
 #pragma unroll
-    for (int k = 0; k < kTokens; k += kTile) {
-      AddProduct(u.LeftOfColumns(i * kTile, k), u.OfColumns(k, j * kTile), c);
+    for (int k = 0; k < 4; ++k) left[k] = u.LeftOfColumns(i * kTile, k * kTile);
+    for (int j = 0; j <= i; ++j) {
+      Block c;
+      ClearBlock(c);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) AddProduct(left[k], u.OfColumns(k * kTile, j * kTile), c);
+      StoreAccumulator(gram + LowerBlock(i, j) * 256, kTile, c);
     }
-    StoreAccumulator(gram + block * 256, kTile, c);
   }
 }
 
@@ -69,6 +76,7 @@ struct PrefixArguments {
 template <int kDim>
 __global__ void PrefixKernel(PrefixArguments arguments) {
   constexpr int kAhead = 16;  // loads in flight
+  cuda::WaitForEarlierKernels();
   const int sequence = static_cast<int>(blockIdx.y);
   const int begin = max(arguments.offsets[sequence] / kTokens, arguments.chunk_begin);
   const int end = min(arguments.offsets[sequence + 1] / kTokens, arguments.chunk_end);
@@ -119,6 +127,7 @@ __global__ void __launch_bounds__(kWarps* kMatrices * 32, kResident)
     InvertKernel(float* gram, int num_matrices, float lambda0, float unit) {
   constexpr int kBlocks = kDim / kTile;
   extern __shared__ __align__(16) uint32_t shared_words[];
+  cuda::WaitForEarlierKernels();
   const int warp_of_block = Warp();
   const int own = kMatrices == 1 ? 0 : warp_of_block / kWarps;
   const int warp = kWarps == 1 ? 0 : warp_of_block % kWarps;
@@ -161,6 +170,7 @@ __global__ void __launch_bounds__(kDim * 2)
   constexpr int kOwn = kOwnBlocks<kBlocks, kWarps>;
   extern __shared__ __align__(16) uint32_t shared_words[];
   const TileBlocks<true> factor{shared_words + kInverseWords<kBlocks, true>};
+  cuda::WaitForEarlierKernels();
   const int sequence = static_cast<int>(blockIdx.x) / num_heads;
   const int head = static_cast<int>(blockIdx.x) % num_heads;
   if (offsets[sequence] == offsets[sequence + 1]) return;
@@ -217,10 +227,9 @@ void AllowShared(Kernel* kernel, int bytes) {
 
 template <int kDim, bool kUnit>
 void LaunchGram(Queue* queue, const VlaChunkSegment& segment, const GramArguments& arguments) {
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * segment.options.num_heads);
   AllowShared(GramKernel<kDim, kUnit>, kGramBytes<kDim>);
-  GramKernel<kDim, kUnit>
-      <<<blocks, kGramWarps * 32, kGramBytes<kDim>, queue->stream()>>>(arguments);
+  cuda::LaunchEarly(queue, GramKernel<kDim, kUnit>, segment.num_chunks * segment.options.num_heads,
+                    kGramWarps * 32, kGramBytes<kDim>, arguments);
 }
 
 }  // namespace
@@ -269,10 +278,10 @@ void LaunchInvert(Queue* queue, const VlaChunkSegment& segment) {
   constexpr int kBytes = kMatrices * kInverseWords<kDim / kTile, true> * 4;
   const auto kernel = InvertKernel<kDim, kWarps, kMatrices, kSplit, kResident>;
   AllowShared(kernel, kBytes);
-  kernel<<<static_cast<unsigned>((matrices + kMatrices - 1) / kMatrices), kWarps * kMatrices * 32,
-           kBytes, queue->stream()>>>(segment.work.gram, matrices,
-                                      static_cast<float>(segment.options.lambda0),
-                                      VlaChunkInverseUnit(segment.options.lambda0));
+  cuda::LaunchEarly(queue, kernel, (matrices + kMatrices - 1) / kMatrices, kWarps * kMatrices * 32,
+                    kBytes, segment.work.gram, matrices,
+                    static_cast<float>(segment.options.lambda0),
+                    VlaChunkInverseUnit(segment.options.lambda0));
 }
 
 absl::Status VlaChunkInvert(Queue* queue, const VlaChunkSegment& segment) {
@@ -291,11 +300,10 @@ absl::Status VlaChunkInvert(Queue* queue, const VlaChunkSegment& segment) {
 template <int kDim>
 void LaunchPoolInverse(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch) {
   AllowShared(PoolInverseKernel<kDim>, kPoolInverseBytes<kDim>);
-  PoolInverseKernel<kDim><<<static_cast<unsigned>(batch.num_sequences * options.num_heads),
-                            kDim * 2, kPoolInverseBytes<kDim>, queue->stream()>>>(
-      batch.offsets, batch.slots, static_cast<int>(options.num_heads),
-      static_cast<float>(options.lambda0), VlaChunkInverseUnit(options.lambda0), batch.gram,
-      batch.a);
+  cuda::LaunchEarly(queue, PoolInverseKernel<kDim>, batch.num_sequences * options.num_heads,
+                    kDim * 2, kPoolInverseBytes<kDim>, batch.offsets, batch.slots,
+                    static_cast<int>(options.num_heads), static_cast<float>(options.lambda0),
+                    VlaChunkInverseUnit(options.lambda0), batch.gram, batch.a);
 }
 
 absl::Status VlaChunkInverse(Queue* queue, const VlaOptions& options, const VlaChunkBatch& batch) {

@@ -44,19 +44,25 @@ __device__ __forceinline__ void MultiplyBlock(float by, Block& c) {
   for (int e = 0; e < 8; ++e) c[e / 4][e % 4] *= by;
 }
 
+// `row`: the lane's 16 bytes in shared memory.
 template <bool kTransposed>
-__device__ __forceinline__ void LoadMatrix(const void* row, uint32_t (&x)[4]) {
+__device__ __forceinline__ void LoadMatrix(uint32_t row, uint32_t (&x)[4]) {
   if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(SharedAddress(row))
+                 : "r"(row)
                  : "memory");
   } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(SharedAddress(row))
+                 : "r"(row)
                  : "memory");
   }
+}
+
+template <bool kTransposed>
+__device__ __forceinline__ void LoadMatrix(const void* row, uint32_t (&x)[4]) {
+  LoadMatrix<kTransposed>(SharedAddress(row), x);
 }
 
 __device__ __forceinline__ uint32_t Transposed8x8(uint32_t tile) {
@@ -192,6 +198,20 @@ struct HalfMatrix {
     } else {
       *reinterpret_cast<uint32_t*>(high + at) = PackHalf(first, second);
     }
+  }
+  // Columns column … column + 3.
+  __device__ __forceinline__ void StoreFour(int row, int column, const float4& x) const {
+    const int at = row * kStride + column;
+    uint2 pairs;
+    if constexpr (kSplit) {
+      uint2 low_pairs;
+      SplitPair(x.x, x.y, &pairs.x, &low_pairs.x);
+      SplitPair(x.z, x.w, &pairs.y, &low_pairs.y);
+      *reinterpret_cast<uint2*>(low + at) = low_pairs;
+    } else {
+      pairs = make_uint2(PackHalf(x.x, x.y), PackHalf(x.z, x.w));
+    }
+    *reinterpret_cast<uint2*>(high + at) = pairs;
   }
   __device__ __forceinline__ void Store(int row, int column, Block& c) const {
     ForEachPairOfBlock(row, column, c,

@@ -24,6 +24,19 @@ __device__ __forceinline__ void StoreAccumulator(float* block, int stride, Block
   });
 }
 
+// The hardware's approximation: 1 ulp.
+__device__ __forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float LargerOrNan(float x, float y) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+  return larger;
+}
+
 // The hardware's approximation and a step of Newton: 1 ulp or two, no branches.
 __device__ __forceinline__ float ReciprocalRoot(float x) {
   float y;
@@ -34,8 +47,9 @@ __device__ __forceinline__ float ReciprocalRoot(float x) {
 // The inverse of a diagonal block's Cholesky factor, in place, with zeros above the diagonal; by one
 // warp. Elimination in [a I]: lane c < 16 holds column c of a, lane 16 + c column c of I. Of a the
 // lower triangle is read; it stays symmetric, so that a step's column is the row that the lanes have
-// side by side, and passes through the block's own place. Pivots are at least pivot_min in exact
-// arithmetic, so they are held there; NaN passes.
+// side by side, and passes through the block's own place; the pivot, which every step waits for, comes
+// faster by a shuffle. Pivots are at least pivot_min in exact arithmetic, so they are held there; NaN
+// passes.
 __device__ __forceinline__ void InvertDiagonal(float* block, float pivot_min) {
   const int column = Lane() & 15;
   const bool is_identity = Lane() >= 16;
@@ -51,18 +65,16 @@ __device__ __forceinline__ void InvertDiagonal(float* block, float pivot_min) {
   for (int p = 0; p < kTile; ++p) {
     float* row = block + p * kBlockStride;
     if (!is_identity) row[column] = x[p];
+    const float pivot = LargerOrNan(__shfl_sync(kFullWarp, x[p], p), pivot_min);
+    const float factor = -x[p] * Reciprocal(pivot);
+    x[p] *= ReciprocalRoot(pivot);
     __syncwarp();
     float of_row[kTile];
 #pragma unroll
-    for (int i = p / 4 * 4; i < kTile; i += 4) {
+    for (int i = (p + 1) / 4 * 4; i < kTile; i += 4) {
       const float4 four = *reinterpret_cast<const float4*>(row + i);
       of_row[i] = four.x, of_row[i + 1] = four.y, of_row[i + 2] = four.z, of_row[i + 3] = four.w;
     }
-    float pivot = of_row[p];
-    pivot = pivot < pivot_min ? pivot_min : pivot;
-    const float over_root = ReciprocalRoot(pivot);
-    x[p] *= over_root;
-    const float factor = -x[p] * over_root;
 #pragma unroll
     for (int i = p + 1; i < kTile; ++i) x[i] = __fmaf_rn(of_row[i], factor, x[i]);
   }
@@ -100,6 +112,11 @@ __device__ __forceinline__ float LargestDiagonal(const float* blocks, int block_
 template <int kBlocks, int kWarps>
 inline constexpr int kOwnBlocks = (kBlocks * (kBlocks + 1) / 2 + kWarps - 1) / kWarps;
 
+// The same by rows: a warp's n-th is (warp, n), n <= warp.
+enum class Deal { kInTurn, kRows };
+template <int kBlocks, int kWarps, Deal kDeal>
+inline constexpr int kDealtBlocks = kDeal == Deal::kRows ? kBlocks : kOwnBlocks<kBlocks, kWarps>;
+
 // Words of shared memory that CholeskyInverse uses: a diagonal block and two rows of blocks.
 template <int kBlocks, bool kSplit>
 inline constexpr int kInverseWords = kBlockFloats + 2 * kBlocks* TileBlocks<kSplit>::kWords;
@@ -111,10 +128,10 @@ inline constexpr int kInverseWords = kBlockFloats + 2 * kBlocks* TileBlocks<kSpl
 // Gauss-Jordan in place. Step b: X_bb; L_ib = M_ib X_bb^T for i > b, X_bj = X_bb X_bj for j < b, all for
 // everybody to see; then M_ij -= L_ib L_jb^T (j > b), X_ib = -L_ib X_bb, X_ij -= L_ib X_bj (j < b). Rows of
 // blocks alternate between two places, so that nobody waits for the last step's readers.
-template <int kBlocks, int kWarps, bool kSplit>
+template <int kBlocks, int kWarps, bool kSplit, Deal kDeal = Deal::kInTurn>
 __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint32_t* shared,
-                                                Block (&c)[kOwnBlocks<kBlocks, kWarps>]) {
-  constexpr int kOwn = kOwnBlocks<kBlocks, kWarps>;
+                                                Block (&c)[kDealtBlocks<kBlocks, kWarps, kDeal>]) {
+  constexpr int kOwn = kDealtBlocks<kBlocks, kWarps, kDeal>;
   constexpr int kUnroll = kWarps == 1 ? kBlocks : 1;
   float* diagonal = reinterpret_cast<float*>(shared);
   const auto synchronize = [] {
@@ -128,8 +145,13 @@ __device__ __forceinline__ void CholeskyInverse(int warp, float pivot_min, uint3
   int column[kOwn];
 #pragma unroll
   for (int n = 0; n < kOwn; ++n) {
-    BlockOf(warp + kWarps * n, &row[n], &column[n]);
-    if (row[n] >= kBlocks) row[n] = column[n] = -1;
+    if constexpr (kDeal == Deal::kRows) {
+      row[n] = n <= warp ? warp : -1;
+      column[n] = n <= warp ? n : -1;
+    } else {
+      BlockOf(warp + kWarps * n, &row[n], &column[n]);
+      if (row[n] >= kBlocks) row[n] = column[n] = -1;
+    }
   }
 #pragma unroll kUnroll
   for (int b = 0; b < kBlocks; ++b) {

@@ -4,6 +4,7 @@
 // shared memory in f16.
 #include <cmath>
 
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_alpha_cuda.cuh"
 #include "kernels/vla/vla_chunk_cuda.h"
@@ -106,9 +107,9 @@ class Transition {
   }
 
   __device__ __forceinline__ void LoadQueries() {
-    LoadRows<kDim, kWarps, RowScaling::kPower>(at_.warp, at_.arguments.q + at_.rows,
-                                               at_.arguments.token_stride, at_.queries,
-                                               at_.query_scales);
+    ChunkRows<kDim, kWarps> rows;
+    rows.Load(at_.warp, at_.arguments.q + at_.rows, at_.arguments.token_stride);
+    rows.template Store<RowScaling::kPower>(at_.warp, at_.queries, 1.0f, at_.query_scales);
   }
 
   // Q - P T K^ and P T V, P = lt(Q alpha^T).
@@ -138,7 +139,6 @@ class Transition {
         p[j] = HalfBlock(c[j]);
       }
     }
-    float* out = at_.arguments.out + at_.rows;
 #pragma unroll
     for (int n = 4 * at_.half; n < 4 * at_.half + 4; ++n) {
       Block keys;
@@ -157,12 +157,14 @@ class Transition {
       for (int e = 0; e < 8; ++e) {
         q[e / 4][e % 4] = __fmaf_rn(-scale.from, keys[e / 4][e % 4], q[e / 4][e % 4]);
       }
-      WriteBlock(q, at_.arguments.queries + ((at_.index * 4 + at_.strip) * kBlocks + n) * 32);
-      const float of_values = at_.value_scales[n] * scale.from;
-      ForEachPairOfBlock(at_.row, n * kTile, values, [&](int i, int j, float x, float y) {
-        *reinterpret_cast<float2*>(out + i * at_.arguments.token_stride + j) =
-            make_float2(x * of_values, y * of_values);
-      });
+      const int64_t block = (at_.index * 4 + at_.strip) * kBlocks + n;
+      WriteBlock(q, at_.arguments.queries + block * 32);
+      const Scale of_read = ScaleOf<8>(LargestOfWarp(LargestOf(values)));
+      MultiplyBlock(of_read.to, values);
+      WriteBlock(values, at_.arguments.reads + block * 32);
+      if (Lane() == 0) {
+        at_.arguments.read_scales[block] = of_read.from * at_.value_scales[n] * scale.from;
+      }
     }
     if (threadIdx.x < kTokens) {
       at_.arguments.query_scales[at_.index * kTokens + threadIdx.x] = at_.query_scales[threadIdx.x];
@@ -243,6 +245,7 @@ template <int kDim, bool kIsRls, int kResident>
 __global__ void __launch_bounds__(KeysLayout<kDim, kIsRls>::kWarps * 32, kResident)
     KeysKernel(const KeysArguments arguments) {
   extern __shared__ __align__(16) uint32_t shared_words[];
+  cuda::WaitForEarlierKernels();
   const KeysPlaces<kDim, kIsRls> places(arguments, shared_words);
   Alpha<kDim, kIsRls> alpha(places);
   alpha.LoadInputs();
@@ -266,8 +269,8 @@ void Launch(Queue* queue, const VlaChunkSegment& segment, const KeysArguments& a
   // An error shows in the launch that follows.
   static_cast<void>(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes));
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * segment.options.num_heads);
-  kernel<<<blocks, Layout::kWarps * 32, Layout::kBytes, queue->stream()>>>(arguments);
+  cuda::LaunchEarly(queue, kernel, segment.num_chunks * segment.options.num_heads,
+                    Layout::kWarps * 32, Layout::kBytes, arguments);
 }
 
 }  // namespace
@@ -294,7 +297,13 @@ absl::Status VlaChunkKeys(Queue* queue, const VlaChunkSegment& segment) {
                                 reinterpret_cast<float2*>(work.gain_scales),
                                 reinterpret_cast<uint4*>(work.queries),
                                 work.query_scales,
-                                has_reads ? batch.out + first : nullptr};
+                                reinterpret_cast<uint4*>(work.reads),
+                                work.read_scales};
+  if (!is_rls && queue->compute_capability() == 90) {
+    VlaChunkLaunchKeysSm90(queue, segment.num_chunks * options.num_heads, options.key_dim,
+                           arguments);
+    return queue->LaunchStatus("vla chunk keys by warpgroups");
+  }
   // Blocks a multiprocessor holds as measured best: one more costs more in spilled registers.
   if (options.key_dim == 64) {
     is_rls ? Launch<64, true, 4>(queue, segment, arguments)

@@ -1,8 +1,8 @@
-// VlaChunk's stage read: out = P T V + (Q - P T K^) S^T, of which out holds P T V, and the read norm;
-// all chunks at once.
+// VlaChunk's stage read: out = P T V + (Q - P T K^) S^T and the read norm; all chunks at once.
 //
 // A block of D / 16 warps per chunk and head; a warp has 64 columns of 16 tokens. Everything lies in the
 // order of the registers that use it.
+#include "kernels/base/early_launch_cuda.cuh"
 #include "kernels/base/queue.h"
 #include "kernels/vla/vla_chunk_cuda.h"
 #include "kernels/vla/vla_chunk_half_cuda.cuh"
@@ -17,6 +17,8 @@ struct ReadArguments {
   int num_heads;
   const uint4* queries;
   const float* query_scales;
+  const uint4* reads;
+  const float* read_scales;
   const uint2* states;
   const float* state_scales;
   float* out;  // of the segment's first token
@@ -74,6 +76,7 @@ __global__ void __launch_bounds__(kDim * 2, kDim == 64 ? 7 : 3)
     ReadKernel(ReadArguments arguments) {
   constexpr int kBlocks = kDim / kTile;
   __shared__ double sums[kDim == 128 ? 2 * kTokens : 1];
+  cuda::WaitForEarlierKernels();
   const int64_t index = blockIdx.x;
   const int head = static_cast<int>(blockIdx.x) % arguments.num_heads;
   const int warp = Warp();
@@ -108,16 +111,16 @@ __global__ void __launch_bounds__(kDim * 2, kDim == 64 ? 7 : 3)
           {Shrink(s.x, of_s), Shrink(s.y, of_s), Shrink(t.x, of_t), Shrink(t.y, of_t)}};
       AddProduct(q[k], right, sum);
     }
-    ForEachPairOfBlock(strip * kTile, (first + n) * kTile, c[n],
-                       [&](int i, int j, float& x, float& y) {
-                         const float2 pair =
-                             *reinterpret_cast<const float2*>(out + i * arguments.token_stride + j);
-                         x = pair.x;
-                         y = pair.y;
-                       });
+    const int64_t read = (index * 4 + strip) * kBlocks + first + n;
+    const uint4 x = arguments.reads[read * 32 + Lane()];
+    const float own_scale = arguments.read_scales[read];
+    const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};  // in a left operand's order
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      c[n][e / 4][e % 4] = __fmaf_rn(largest, sum[e / 4][e % 4], c[n][e / 4][e % 4]);
+    for (int e = 0; e < 4; ++e) {
+      const float2 pair = UnpackHalf(pairs[e]);
+      const int at = e % 2 * 2;
+      c[n][e / 2][at] = __fmaf_rn(largest, sum[e / 2][at], own_scale * pair.x);
+      c[n][e / 2][at + 1] = __fmaf_rn(largest, sum[e / 2][at + 1], own_scale * pair.y);
     }
   }
   Normalize<kDim>(warp, arguments.query_scales + index * kTokens, sums, c);
@@ -140,15 +143,15 @@ absl::Status VlaChunkRead(Queue* queue, const VlaChunkSegment& segment) {
                                 static_cast<int>(heads),
                                 reinterpret_cast<const uint4*>(work.queries),
                                 work.query_scales,
+                                reinterpret_cast<const uint4*>(work.reads),
+                                work.read_scales,
                                 reinterpret_cast<const uint2*>(work.states),
                                 work.state_scales,
                                 segment.batch.out + segment.chunk_begin * kVlaChunkTokens * stride};
-  const auto blocks = static_cast<unsigned>(segment.num_chunks * heads);
-  if (segment.options.key_dim == 64) {
-    ReadKernel<64><<<blocks, 128, 0, queue->stream()>>>(arguments);
-  } else {
-    ReadKernel<128><<<blocks, 256, 0, queue->stream()>>>(arguments);
-  }
+  const int64_t blocks = segment.num_chunks * heads;
+  segment.options.key_dim == 64
+      ? cuda::LaunchEarly(queue, ReadKernel<64>, blocks, 128, 0, arguments)
+      : cuda::LaunchEarly(queue, ReadKernel<128>, blocks, 256, 0, arguments);
   return queue->LaunchStatus("vla chunk read");
 }
 
