@@ -9,6 +9,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/files.h"
 #include "client/commands/generation_printer.h"
+#include "client/commands/generation_retries.h"
 #include "client/commands/option_checks.h"
 #include "client/id_ranges.h"
 
@@ -31,6 +32,7 @@ struct GenerateOptions {
   std::optional<float> repetition_penalty;
   std::optional<uint64_t> seed;
   std::optional<int32_t> top_logprobs;
+  std::optional<uint64_t> last_token_id;
   bool quiet = false;
 };
 
@@ -88,15 +90,11 @@ absl::Status Generate(Context& context, GenerateOptions& options) {
   }
   FillSampling(options, request.mutable_sampling());
   FillOutput(options, request.mutable_output());
-  LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  if (options.last_token_id) {
+    request.set_last_token_id(*options.last_token_id);
+  }
   GenerationPrinter printer(context, options.quiet);
-  const absl::Status status = client->Generate(request, [&](const v1::GenerateResponse& event) {
-    printer.Print(event);
-    return context.out().good();
-  });
-  printer.End();
-  // The stream that nobody reads was cancelled here, not by the server.
-  return context.out().good() ? status : OutputError();
+  return GenerateToEnd(context, request, printer);
 }
 
 void AddSampling(CLI::App& command, GenerateOptions& options) {
@@ -154,8 +152,14 @@ void AddGenerateCommand(CLI::App& app, Context& context) {
       "Answer from a copy that is dropped; prompt and answer never enter the history");
   AddSampling(*command, *options);
   AddOutput(*command, *options);
-  command->add_option("--request-id", *options->request.mutable_request_id(),
-                      "A repeat with the same id is refused, not run twice");
+  CLI::Option* request_id = command->add_option(
+      "--request-id", *options->request.mutable_request_id(),
+      "A repeat with the same id is not run twice; a stream that breaks goes on");
+  command
+      ->add_option("--last-token-id", options->last_token_id,
+                   "With the same line as before: go on behind this token; 0 = from the start")
+      ->check(WholeNumber())
+      ->needs(request_id);
   command->footer(
       "Example: lethe generate $S --prompt '[Query] Patient Kalo-17 takes' --stop . --no-remember");
   command->callback([&context, options] { context.Finish(Generate(context, *options)); });

@@ -46,16 +46,15 @@ void GenerationPrinter::Print(const v1::GenerateResponse& event) {
   switch (event.event_case()) {
     case v1::GenerateResponse::kStarted:
       seed_ = event.started().seed();
+      is_resumed_ = event.started().has_resumed_after_token_id();
       break;
     case v1::GenerateResponse::kDelta:
       PrintDelta(event.delta());
       break;
     case v1::GenerateResponse::kForgetNotice:
-      EndLine();
-      context_.err() << "[" << FormatCount(event.forget_notice().num_forgotten(), "input")
-                     << " of this session forgotten; the answer goes on from "
-                     << event.forget_notice().num_context_tokens() << "]\n"
-                     << std::flush;
+      Note(absl::StrCat(FormatCount(event.forget_notice().num_forgotten(), "input"),
+                        " of this session forgotten; the answer goes on from ",
+                        event.forget_notice().num_context_tokens()));
       break;
     case v1::GenerateResponse::kProgress:
       if (context_.io().err_is_terminal) {
@@ -103,12 +102,21 @@ void GenerationPrinter::PrintFinished(const v1::GenerationFinished& finished) {
                                   FormatCount(usage.num_prompt_tokens(), "token"), ", answer ",
                                   FormatCount(usage.num_generated_tokens(), "token"),
                                   " (token_ids ", FormatRange(finished.answer_token_ids()), ")");
-  if (usage.num_generated_tokens() > 0 && usage.generation_us() > 0) {
+  // The time is of the last part alone.
+  if (!is_resumed_ && usage.num_generated_tokens() > 0 && usage.generation_us() > 0) {
     absl::StrAppendFormat(&line, ", %.0f tokens/s",
                           1e6 * static_cast<double>(usage.num_generated_tokens()) /
                               static_cast<double>(usage.generation_us()));
   }
   context_.err() << line << ", seed " << seed_ << "]\n" << std::flush;
+}
+
+void GenerationPrinter::Note(const std::string& text) {
+  if (context_.json()) {
+    return;
+  }
+  End();
+  context_.err() << "[" << text << "]\n" << std::flush;
 }
 
 void GenerationPrinter::End() {

@@ -27,6 +27,8 @@ class GenerationPrinter {
   GenerationPrinter(Context& context, bool quiet) : context_(context), quiet_(quiet) {}
 
   void Print(const v1::GenerateResponse& event);
+  // On the error stream, between two lines; nothing with --json.
+  void Note(const std::string& text);
   void End();
 
  private:
@@ -40,6 +42,7 @@ class GenerationPrinter {
   Context& context_;
   const bool quiet_;
   uint64_t seed_ = 0;
+  bool is_resumed_ = false;
   bool line_open_ = false;
   bool progress_shown_ = false;
   std::string logprob_lines_;

@@ -13,6 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of an earlier stream, sent together: as few as a sink lets wait.
+constexpr int64_t kRetainedTokensPerStep = 32;
+
 int64_t MicrosSince(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
 }
@@ -53,7 +56,7 @@ absl::Status DecodeLoop::Start() {
     }
   }
   // The request too is durable before the first token is drawn.
-  auto answer = std::make_shared<GenerateAnswer>(GenerateStage::kRunning, command_);
+  auto answer = std::make_shared<GenerateAnswer>(command_, place_);
   if (const absl::Status stored = target_->Store(command_.request, std::move(answer));
       !stored.ok()) {
     if (given.first < given.end) target_->TakeBack(scheduler_, {given});
@@ -61,6 +64,17 @@ absl::Status DecodeLoop::Start() {
   }
   usage_.prompt_us = MicrosSince(start);
   return absl::OkStatus();
+}
+
+absl::Status DecodeLoop::Resume(const Resumption& resumption) {
+  mark_ = resumption.mark;
+  place_ = resumption.place;
+  retained_ = {place_.first, place_.end};
+  resumed_after_ = resumption.started.resumed_after.value_or(0);
+  drawn_first_ = place_.end;
+  usage_.num_prompt_tokens = static_cast<int64_t>(place_.first - place_.prompt_first);
+  usage_.num_cached_tokens = resumption.started.num_context_tokens;
+  return sink_->Started(resumption.started) ? absl::OkStatus() : Gone();
 }
 
 absl::Status DecodeLoop::Announce() {
@@ -72,15 +86,16 @@ absl::Status DecodeLoop::Announce() {
         mark_ = mark;
         // Again, as a Forget or, on a fork, nothing else may have come in between.
         const int64_t left = session->max_tokens() - session->num_tokens() - num_prompt;
-        max_tokens_ = command_.sampling.max_tokens.value_or(std::min(kDefaultMaxTokens, left));
-        context_limited_ = !command_.sampling.max_tokens.has_value() && left < kDefaultMaxTokens;
+        place_.max_tokens =
+            command_.sampling.max_tokens.value_or(std::min(kDefaultMaxTokens, left));
+        place_.context_limited =
+            !command_.sampling.max_tokens.has_value() && left < kDefaultMaxTokens;
+        place_.prompt_first = session->next_token_id();
+        place_.first = place_.prompt_first + static_cast<uint64_t>(num_prompt);
         usage_.num_prompt_tokens = num_prompt;
         usage_.num_cached_tokens = session->num_tokens();
         started.num_context_tokens = session->num_tokens() + num_prompt;
-        if (num_prompt > 0) {
-          started.prompt_token_ids = {session->next_token_id(),
-                                      session->next_token_id() + static_cast<uint64_t>(num_prompt)};
-        }
+        if (num_prompt > 0) started.prompt_token_ids = {place_.prompt_first, place_.first};
         return target_->Reserve(*session, num_prompt);
       }));
   return sink_->Started(started) ? absl::OkStatus() : Gone();
@@ -96,16 +111,18 @@ absl::Status DecodeLoop::Run() {
   absl::Status status = DrawAndSend();
   if (!sink_->Flush() && status.ok()) status = Gone();
   std::vector<uint64_t> unsent = sink_->UnsentTokens();
-  if (refused_token_ != 0) unsent.push_back(refused_token_);
+  unsent.insert(unsent.end(), refused_.begin(), refused_.end());
   std::vector<TokenIdRange> ranges;
   ranges.reserve(unsent.size());
-  for (const uint64_t token_id : unsent) ranges.push_back({token_id, token_id + 1});
+  for (const uint64_t token_id : unsent) {
+    if (token_id >= drawn_first_) ranges.push_back({token_id, token_id + 1});
+  }
   if (!ranges.empty()) target_->TakeBack(scheduler_, std::move(ranges));
   return status;
 }
 
 absl::Status DecodeLoop::Refused(const Step& step) {
-  if (step.token.has_value()) refused_token_ = step.token->token_id;
+  for (const StepToken& token : step.tokens) refused_.push_back(token.event.token_id);
   return Gone();
 }
 
@@ -114,12 +131,9 @@ absl::Status DecodeLoop::DrawAndSend() {
   std::optional<FinishReason> finish;
   while (!finish.has_value()) {
     Step step;
-    LETHE_RETURN_IF_ERROR(
-        target_->Run(call_, scheduler_, [&](Session* session, const HistoryMark& mark) {
-          absl::Status taken = TakeStep(session, mark, &step);
-          if (step.token.has_value()) target_->NoteDrawn(*session);
-          return taken;
-        }));
+    LETHE_RETURN_IF_ERROR(target_->Run(
+        call_, scheduler_,
+        [&](Session* session, const HistoryMark& mark) { return TakeStep(session, mark, &step); }));
     LETHE_RETURN_IF_ERROR(Send(step, &finish));
   }
   usage_.generation_us = MicrosSince(start);
@@ -132,8 +146,10 @@ absl::Status DecodeLoop::TakeStep(Session* session, const HistoryMark& mark, Ste
     step->finish = FinishReason::kForgotten;
   } else if (step->released.stop_index.has_value()) {
     step->finish = FinishReason::kStopString;
-  } else if (usage_.num_generated_tokens >= max_tokens_) {
-    step->finish = context_limited_ ? FinishReason::kContextLimit : FinishReason::kMaxTokens;
+  } else if (!call_.stopping() && TakeRetained(*session, step)) {
+    return absl::OkStatus();
+  } else if (usage_.num_generated_tokens >= place_.max_tokens) {
+    step->finish = LimitReason();
   } else if (call_.stopping()) {
     step->finish = FinishReason::kShutdown;
   } else {
@@ -148,6 +164,21 @@ void DecodeLoop::NoticeForget(const Session& session, const HistoryMark& mark, S
   step->released = text_.Retain([&](uint64_t token_id) { return Holds(session, token_id); });
 }
 
+bool DecodeLoop::TakeRetained(const Session& session, Step* step) {
+  const Inputs& inputs = session.inputs();
+  const auto [first, end] = inputs.RanksOf(retained_);
+  for (int64_t rank = first; rank < std::min(end, first + kRetainedTokensPerStep); ++rank) {
+    const Input& input = inputs.at(rank);
+    StepToken& token = step->tokens.emplace_back();
+    token.event.token_id = input.token_id;
+    token.event.vocab_id = input.vocab_id;
+    token.ends_text = EndsText(input.vocab_id, command_, session.model().config());
+    if (!token.ends_text) token.bytes = session.model().TokenBytes(input.vocab_id);
+    retained_.first = input.token_id + 1;
+  }
+  return !step->tokens.empty();
+}
+
 absl::Status DecodeLoop::Draw(Session* session, Step* step) {
   const absl::StatusOr<SampledToken> drawn = Sample(session->logits(), session->repetition_counts(),
                                                     command_.sampling, session->num_tokens());
@@ -155,20 +186,16 @@ absl::Status DecodeLoop::Draw(Session* session, Step* step) {
   const absl::StatusOr<uint64_t> token_id =
       session->AppendGenerated(drawn->vocab_id, command_.subject);
   if (!token_id.ok()) return WithDefaultReason(token_id.status(), "NON_FINITE_LOGITS");
-  GeneratedTokenEvent token;
-  token.token_id = *token_id;
-  token.vocab_id = drawn->vocab_id;
+  StepToken& token = step->tokens.emplace_back();
+  token.event.token_id = *token_id;
+  token.event.vocab_id = drawn->vocab_id;
   if (command_.want_logprobs) {
-    token.logprob = drawn->logprob;
-    token.top_logprobs = drawn->top;
+    token.event.logprob = drawn->logprob;
+    token.event.top_logprobs = drawn->top;
   }
-  step->token = std::move(token);
-  const ModelConfig& config = session->model().config();
-  if (drawn->vocab_id == config.end_of_text && !command_.ignore_end_of_text) {
-    step->finish = FinishReason::kEndOfText;
-  } else {
-    token_bytes_ = session->model().TokenBytes(drawn->vocab_id);
-  }
+  token.ends_text = EndsText(drawn->vocab_id, command_, session->model().config());
+  if (!token.ends_text) token.bytes = session->model().TokenBytes(drawn->vocab_id);
+  target_->NoteDrawn(*session);
   return absl::OkStatus();
 }
 
@@ -177,29 +204,47 @@ absl::Status DecodeLoop::Send(const Step& step, std::optional<FinishReason>* fin
   if (step.notice.has_value() && !sink_->ForgetNotice(*step.notice)) return Refused(step);
   if (step.released.stop_index.has_value()) stop_index_ = step.released.stop_index;
   DeltaEvent delta{step.released.text, step.released.raw, {}};
-  if (step.token.has_value()) {
-    ++usage_.num_generated_tokens;
-    const uint64_t token_id = step.token->token_id;
-    if (answer_.first == answer_.end) answer_.first = token_id;
-    answer_.end = token_id + 1;
-    delta.tokens.push_back(*step.token);
-    if (step.finish != FinishReason::kEndOfText) {
-      AnswerText::Output output = text_.Append(token_id, token_bytes_);
-      delta.text += output.text;
-      delta.raw += output.raw;
-      if (output.stop_index.has_value()) {
-        stop_index_ = output.stop_index;
-        *finish = FinishReason::kStopString;
-      }
-    }
-  }
+  for (const StepToken& token : step.tokens) TakeToken(token, &delta, finish);
   if (delta.tokens.empty() && delta.raw.empty()) return absl::OkStatus();
   last_event_ = Clock::now();
   return sink_->Delta(delta) ? absl::OkStatus() : Refused(step);
 }
 
+void DecodeLoop::TakeToken(const StepToken& token, DeltaEvent* delta,
+                           std::optional<FinishReason>* finish) {
+  const uint64_t token_id = token.event.token_id;
+  ++usage_.num_generated_tokens;
+  if (answer_.first == answer_.end) answer_.first = token_id;
+  answer_.end = token_id + 1;
+  AnswerText::Output output;
+  if (token.ends_text) {
+    *finish = FinishReason::kEndOfText;
+  } else {
+    output = text_.Append(token_id, token.bytes);
+  }
+  if (output.stop_index.has_value()) {
+    stop_index_ = output.stop_index;
+    *finish = FinishReason::kStopString;
+  } else if (!finish->has_value() && usage_.num_generated_tokens >= place_.max_tokens) {
+    *finish = LimitReason();
+  }
+  // The last token brings what was held back: who has the one has the other.
+  if (finish->has_value()) {
+    const AnswerText::Output rest = text_.Finish();
+    output.text += rest.text;
+    output.raw += rest.raw;
+  }
+  if (token_id <= resumed_after_) return;
+  delta->tokens.push_back(token.event);
+  delta->text += output.text;
+  delta->raw += output.raw;
+}
+
 absl::Status DecodeLoop::SendFinished(FinishReason reason) {
-  const AnswerText::Output rest = text_.Finish();
+  // What a shutdown holds back comes when the stream goes on, if it can.
+  const bool goes_on = reason == FinishReason::kShutdown && command_.remember &&
+                       !command_.request.request_id.empty();
+  const AnswerText::Output rest = goes_on ? AnswerText::Output() : text_.Finish();
   if (!rest.raw.empty() && !sink_->Delta({rest.text, rest.raw, {}})) return Gone();
   FinishedEvent finished;
   finished.reason = reason;

@@ -35,6 +35,8 @@ struct GenerateCommand {
   bool ignore_end_of_text = false;
   bool remember = true;
   RequestKey request;
+  // Go on with the stream of this request that broke behind this token; 0: before any arrived.
+  std::optional<uint64_t> last_token_id;
 };
 
 inline constexpr int64_t kDefaultMaxTokens = 256;
@@ -52,6 +54,8 @@ struct StartedEvent {
   uint64_t seed = 0;
   TokenIdRange prompt_token_ids;  // empty without a prompt
   int64_t num_context_tokens = 0;
+  std::optional<uint64_t>
+      resumed_after;  // set: the stream goes on behind this token; 0: from the answer's start
 };
 
 struct GeneratedTokenEvent {

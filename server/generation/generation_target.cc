@@ -47,8 +47,14 @@ absl::StatusOr<std::unique_ptr<GenerationTarget>> GenerationTarget::OfFork(
 }
 
 GenerationTarget::~GenerationTarget() {
-  if (is_fork()) return;
+  if (is_fork() || !may_write_) return;
   FairMutexLock lock(&entry_->mutex);
+  EndWrite();
+}
+
+void GenerationTarget::EndWrite() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (is_fork()) return;
+  may_write_ = false;
   entry_->EndWrite();
   entry_->Publish();
 }
@@ -85,6 +91,8 @@ absl::Status GenerationTarget::Store(const RequestKey& request,
   FairMutexLock lock(&entry_->mutex);
   LETHE_RETURN_IF_ERROR(entry_->LiveModelSession().status());
   LETHE_RETURN_IF_ERROR(CheckWriter());
+  // By a Forget while the prompt came in.
+  if (entry_->requests.IsForgotten(request.request_id)) answer->DropOpenings();
   LETHE_RETURN_IF_ERROR(StoreInputs(request, *answer, entry_.get()));
   entry_->requests.Remember(request, std::move(answer));
   return absl::OkStatus();

@@ -55,6 +55,9 @@ class GenerationTarget {
   // be gone. No effect on a fork.
   void TakeBack(ComputeScheduler* scheduler, std::vector<TokenIdRange> ranges);
 
+  // With the session locked: its right to write ends now and not with the target. No effect on a fork.
+  void EndWrite();
+
   // In Run, before anything is written.
   absl::Status CheckWriter() const {
     return is_stopped() ? SubjectBeingForgottenError() : absl::OkStatus();
@@ -67,6 +70,7 @@ class GenerationTarget {
   explicit GenerationTarget(std::shared_ptr<SessionEntry> entry) : entry_(std::move(entry)) {}
 
   const std::shared_ptr<SessionEntry> entry_;
+  bool may_write_ = true;
   std::shared_ptr<SessionFork> fork_;       // null: the session itself
   std::shared_ptr<LabelledWriter> writer_;  // null: without a label
 };

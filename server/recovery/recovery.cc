@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <set>
@@ -85,6 +86,29 @@ absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
   return checked;
 }
 
+bool IsSuperseded(const std::vector<RequestTable::Saved>& requests, size_t index) {
+  return std::any_of(requests.begin() + static_cast<std::ptrdiff_t>(index) + 1, requests.end(),
+                     [&](const RequestTable::Saved& later) {
+                       return later.request_id == requests[index].request_id;
+                     });
+}
+
+// What was under way when the last process ended has ended with it. This is stored before anything that takes the ids from
+// there on.
+absl::Status EndAnswers(Checked* checked) {
+  const SavedSession& saved = checked->saved;
+  for (size_t i = 0; i < checked->answers.size(); ++i) {
+    if (!checked->answers[i]->EndAt(saved.counters.next_token_id)) continue;
+    if (IsSuperseded(saved.requests, i)) continue;
+    SavedDelta delta;
+    delta.counters = saved.counters;
+    delta.request = saved.requests[i];
+    delta.request->answer = checked->answers[i]->Encode(true);
+    LETHE_RETURN_IF_ERROR(checked->journal->AddMeta(WriteDelta(delta), Durability::kHandedOver));
+  }
+  return absl::OkStatus();
+}
+
 bool IsMoved(const SavedSession& saved) {
   return saved.numerics_id != NumericsId() || saved.device_kind != kDeviceKind;
 }
@@ -163,13 +187,16 @@ void QuarantineOne(const RecoverySources& sources, int64_t number, absl::Span<co
   registry->Adopt(std::move(entry));
 }
 
-void RecoverOne(const RecoverySources& sources, int64_t number, absl::Span<const StoredRow> rows,
-                bool incomplete, SessionRegistry* registry, RecoverySummary* summary) {
+absl::Status RecoverOne(const RecoverySources& sources, int64_t number,
+                        absl::Span<const StoredRow> rows, bool incomplete,
+                        SessionRegistry* registry, RecoverySummary* summary) {
   absl::StatusOr<Checked> checked = Check(sources, number, rows);
   if (incomplete) checked = absl::DataLossError("rows are missing, or are not the session's");
   if (!checked.ok()) {
-    return QuarantineOne(sources, number, rows, checked.status(), registry, summary);
+    QuarantineOne(sources, number, rows, checked.status(), registry, summary);
+    return absl::OkStatus();
   }
+  LETHE_RETURN_IF_ERROR(EndAnswers(&*checked));
   const SavedSession& saved = checked->saved;
   std::shared_ptr<const Model> model;
   if (saved.model.has_value()) {
@@ -186,6 +213,7 @@ void RecoverOne(const RecoverySources& sources, int64_t number, absl::Span<const
     if (IsMoved(saved)) ++summary->num_moved;
   }
   registry->Adopt(MakeEntry(sources, *std::move(checked), model));
+  return absl::OkStatus();
 }
 
 absl::Status ReadRequests(SessionJournal* journal, SessionRegistry* registry) {
@@ -237,7 +265,8 @@ absl::StatusOr<RecoverySummary> RecoverSessions(const RecoverySources& sources,
   for (const auto& [number, rows] : by_session) {
     const bool is_job = !rows.empty() && rows.front().kind == RowKind::kJob;
     if (number == kRegistryNumber || is_job) continue;
-    RecoverOne(sources, number, rows, incomplete.count(number) > 0, registry, &summary);
+    LETHE_RETURN_IF_ERROR(
+        RecoverOne(sources, number, rows, incomplete.count(number) > 0, registry, &summary));
   }
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return summary;

@@ -89,6 +89,14 @@ absl::Status ReadOutput(const v1::OutputOptions& message, int64_t max_tokens,
   return absl::OkStatus();
 }
 
+// What a stream goes on from is no part of what was asked.
+RequestKey KeyOf(const v1::GenerateRequest& request) {
+  if (!request.has_last_token_id()) return MakeRequestKey(request, request.request_id());
+  v1::GenerateRequest first = request;
+  first.clear_last_token_id();
+  return MakeRequestKey(first, request.request_id());
+}
+
 absl::StatusOr<GenerateCommand> ReadRequest(const v1::GenerateRequest& request,
                                             const Model& model) {
   GenerateCommand command;
@@ -102,7 +110,13 @@ absl::StatusOr<GenerateCommand> ReadRequest(const v1::GenerateRequest& request,
   LETHE_RETURN_IF_ERROR(ReadOutput(request.output(), model.config().max_tokens, &command));
   command.subject = request.subject();
   command.remember = request.has_remember() ? request.remember() : true;
-  command.request = MakeRequestKey(request, request.request_id());
+  if (request.has_last_token_id()) {
+    if (request.request_id().empty()) {
+      return InvalidFieldError("last_token_id", "only with the request_id of the stream");
+    }
+    command.last_token_id = request.last_token_id();
+  }
+  command.request = KeyOf(request);
   return command;
 }
 
@@ -138,6 +152,7 @@ class WriterSink final : public GenerateSink {
     if (event.prompt_token_ids.first < event.prompt_token_ids.end) {
       SetRange(event.prompt_token_ids, started->mutable_prompt_token_ids());
     }
+    if (event.resumed_after) started->set_resumed_after_token_id(*event.resumed_after);
     return writer_->Write(response);
   }
 

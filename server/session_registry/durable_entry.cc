@@ -15,6 +15,16 @@ absl::Status WithStoreReason(const absl::Status& status) {
   return status.ok() ? status : WithDefaultReason(status, "SESSION_STORE");
 }
 
+// As SaveRequest, and without what a Forget removed meanwhile.
+std::optional<RequestTable::Saved> PresentRequest(const RequestKey& request,
+                                                  const StoredAnswer& answer,
+                                                  const SessionEntry& entry)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex) {
+  std::optional<RequestTable::Saved> saved = SaveRequest(request, answer);
+  if (saved.has_value() && entry.requests.IsForgotten(request.request_id)) saved->content.reset();
+  return saved;
+}
+
 VectorRows VectorRowsOf(const SessionEntry& entry) {
   VectorRows rows;
   if (entry.model != nullptr) return rows;
@@ -29,9 +39,14 @@ VectorRows VectorRowsOf(const SessionEntry& entry) {
 absl::Status StoreInputs(const RequestKey& request, const StoredAnswer& answer,
                          SessionEntry* entry) {
   if (entry->journal == nullptr) return absl::OkStatus();
+  if (entry->requests_unstored) {
+    LETHE_RETURN_IF_ERROR(
+        WithStoreReason(entry->journal->Compact(WriteSnapshot(SaveEntry(*entry)))));
+    entry->requests_unstored = false;
+  }
   SavedDelta delta;
   delta.counters = CountersOf(*entry);
-  delta.request = SaveRequest(request, answer);
+  delta.request = PresentRequest(request, answer, *entry);
   LETHE_RETURN_IF_ERROR(WithStoreReason(entry->journal->AddInputs(
       entry->session->inputs(), VectorRowsOf(*entry), WriteDelta(delta))));
   if (!entry->journal->IsLong()) return absl::OkStatus();
@@ -39,6 +54,16 @@ absl::Status StoreInputs(const RequestKey& request, const StoredAnswer& answer,
   // The caller remembers the request after this.
   if (delta.request.has_value()) saved.requests.push_back(*std::move(delta.request));
   return WithStoreReason(entry->journal->Compact(WriteSnapshot(saved)));
+}
+
+absl::Status StoreRequest(const RequestKey& request, const StoredAnswer& answer,
+                          SessionEntry* entry) {
+  if (entry->journal == nullptr) return absl::OkStatus();
+  SavedDelta delta;
+  delta.counters = CountersOf(*entry);
+  delta.request = PresentRequest(request, answer, *entry);
+  if (!delta.request.has_value()) return absl::OkStatus();
+  return WithStoreReason(entry->journal->AddMeta(WriteDelta(delta), Durability::kHandedOver));
 }
 
 absl::Status ReserveIds(uint64_t end, SessionEntry* entry) {

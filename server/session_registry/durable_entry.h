@@ -1,4 +1,4 @@
-// StoreInputs, ReserveIds, StoreCounters, StoreTakenBack: what a session that is stored writes to its journal.
+// StoreInputs, StoreRequest, ReserveIds, StoreCounters, StoreTakenBack: what a session that is stored writes to its journal.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -6,7 +6,8 @@
 // Requires:  the session's lock is held and the session is in memory.
 // Rejects:   reason SESSION_STORE: the store took nothing, and the caller takes back what it did in memory.
 // Effects:   without a journal all of these do nothing and return OK. StoreInputs: every input behind the last stored
-//            one and the request, synced. ReserveIds: ids below `end` are not given out again, whatever ends the
+//            one and the request, synced. StoreRequest: what the request table says of a request now, not synced; what is
+//            stored later is not there without it. ReserveIds: ids below `end` are not given out again, whatever ends the
 //            process. StoreCounters: the present counters, synced. StoreTakenBack: inputs go without a record, and are erased.
 // Numerics:  none.
 // Threads:   under the session's lock.
@@ -31,6 +32,8 @@ VectorRows VectorRowsOf(const SessionEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED
 
 absl::Status StoreInputs(const RequestKey& request, const StoredAnswer& answer, SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);
+absl::Status StoreRequest(const RequestKey& request, const StoredAnswer& answer,
+                          SessionEntry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);
 absl::Status ReserveIds(uint64_t end, SessionEntry* entry)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);
 absl::Status StoreCounters(SessionEntry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry->mutex);

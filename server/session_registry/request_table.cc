@@ -32,9 +32,19 @@ void RequestTable::Remember(const RequestKey& key, std::shared_ptr<StoredAnswer>
   entry->second.answer = std::move(answer);  // the content of a known id stays, or stays forgotten
   if (!is_new) return;
   order_.push_back(key.request_id);
-  if (order_.size() > kMaxRequests) {
-    entries_.erase(order_.front());
-    order_.pop_front();
+  DropOldest();
+}
+
+// What runs finds its entry when it ends.
+void RequestTable::DropOldest() {
+  const auto is_over = [this](const std::string& request_id) {
+    return !entries_.at(request_id).answer->IsRunning();
+  };
+  while (order_.size() > kMaxRequests) {
+    const auto oldest = std::find_if(order_.begin(), order_.end(), is_over);
+    if (oldest == order_.end()) return;
+    entries_.erase(*oldest);
+    order_.erase(oldest);
   }
 }
 
@@ -58,6 +68,11 @@ void RequestTable::Restore(const Saved& saved, std::shared_ptr<StoredAnswer> ans
 void RequestTable::Remove(const std::string& request_id) {
   if (entries_.erase(request_id) == 0) return;
   order_.erase(std::find(order_.begin(), order_.end(), request_id));
+}
+
+bool RequestTable::IsForgotten(const std::string& request_id) const {
+  const auto found = entries_.find(request_id);
+  return found != entries_.end() && !found->second.content.has_value();
 }
 
 bool RequestTable::DropSubject(absl::string_view subject) {

@@ -10,7 +10,7 @@
 // Rejects:   Find: INVALID_ARGUMENT, reason REQUEST_ID_REUSED, when the id came with other content;
 //            ALREADY_EXISTS, reason REQUEST_FORGOTTEN, whatever the content, when a Forget removed
 //            what the request brought in.
-// Effects:   keeps the newest kMaxRequests answers. AfterForget passes DropOpenings to every answer
+// Effects:   keeps the newest kMaxRequests answers, and those of requests that run. AfterForget passes DropOpenings to every answer
 //            and destroys the content hashes of requests whose inputs went: with them, whoever knows
 //            a request_id could try guesses of what was forgotten.
 // Numerics:  none.
@@ -64,8 +64,13 @@ class StoredAnswer {
   // A Forget destroys what could tell, or help to guess, the state before it: openings, state
   // digests.
   virtual void DropOpenings() {}
+  // The request is being worked on.
+  virtual bool IsRunning() const { return false; }
   // True when it holds this label.
   virtual bool Names(absl::string_view /*subject*/) const { return false; }
+  // The process that worked on it has ended, and token_ids go on at end_id: true when this ends the answer too, and Encode
+  // now writes something else.
+  virtual bool EndAt(uint64_t /*end_id*/) { return false; }
   // True when the request brought in one of these inputs, or may have.
   virtual bool BroughtIn(absl::Span<const TokenIdRange> /*token_ids*/) const { return false; }
 };
@@ -87,6 +92,8 @@ class RequestTable {
   // Stores or replaces; no effect with an empty request_id.
   void Remember(const RequestKey& key, std::shared_ptr<StoredAnswer> answer);
   void Remove(const std::string& request_id);
+  // A Forget removed what this request brought in.
+  bool IsForgotten(const std::string& request_id) const;
   void AfterForget(absl::Span<const TokenIdRange> forgotten);
   // Passes DropOpenings to the answers that hold this label; true when there were any.
   bool DropSubject(absl::string_view subject);
@@ -109,6 +116,7 @@ class RequestTable {
     std::shared_ptr<StoredAnswer> answer;
   };
   absl::StatusOr<std::shared_ptr<StoredAnswer>> FindStored(const RequestKey& key) const;
+  void DropOldest();
 
   std::map<std::string, Entry> entries_;
   std::deque<std::string> order_;  // of first arrival

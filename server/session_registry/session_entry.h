@@ -167,6 +167,8 @@ struct SessionEntry {
   bool writing ABSL_GUARDED_BY(mutex) = false;
   int64_t num_exports ABSL_GUARDED_BY(mutex) = 0;
   RequestTable requests ABSL_GUARDED_BY(mutex);
+  // The store failed to take a row of `requests`: whoever stores inputs stores the whole table first.
+  bool requests_unstored ABSL_GUARDED_BY(mutex) = false;
   std::vector<std::weak_ptr<SessionFork>> forks ABSL_GUARDED_BY(mutex);
   std::vector<std::weak_ptr<LabelledWriter>> writers ABSL_GUARDED_BY(mutex);
   audit::SessionRecords records ABSL_GUARDED_BY(mutex);

@@ -185,6 +185,79 @@ TEST_F(ServerStreamTest, RepeatedRequestIdIsNotStreamedAgain) {
   EXPECT_EQ(NumInputs(), 8);
 }
 
+TEST_F(ServerStreamTest, ACancelledStreamGoesOnBehindTheLastToken) {
+  grpc::Status status;
+  const auto whole = ReadAll(Request("abc", 400), &status);
+  ASSERT_RPC_OK(status);
+  session_id_ = CreateSession();
+  v1::GenerateRequest request = Request("abc", 400);
+  request.mutable_sampling()->clear_seed();
+  request.set_request_id("g1");
+  std::vector<v1::GenerateResponse> got;
+  {
+    Context context;
+    const Reader reader = stubs_.generation->Generate(&context, request);
+    v1::GenerateResponse event;
+    while (Joined(got).tokens_size() < 20 && reader->Read(&event)) got.push_back(event);
+    context.TryCancel();
+    while (reader->Read(&event)) {
+    }
+    reader->Finish();
+  }
+  const v1::GenerationDelta before = Joined(got);
+  ASSERT_GE(before.tokens_size(), 20);
+  EXPECT_FALSE(got.front().started().has_resumed_after_token_id());
+  const uint64_t last = before.tokens(before.tokens_size() - 1).token_id();
+  request.set_last_token_id(last);
+  std::vector<v1::GenerateResponse> rest;
+  do {
+    rest = ReadAll(request, &status);
+  } while (DetailOf(status).reason() == "REQUEST_RUNNING");
+  ASSERT_RPC_OK(status);
+  v1::GenerationStarted started = rest.front().started();
+  EXPECT_EQ(started.resumed_after_token_id(), last);
+  started.clear_resumed_after_token_id();
+  EXPECT_EQ(started.SerializeAsString(), got.front().started().SerializeAsString());
+  // One in one piece, with the seed that the server drew.
+  session_id_ = CreateSession();
+  v1::GenerateRequest unbroken = Request("abc", 400);
+  unbroken.mutable_sampling()->set_seed(started.seed());
+  const v1::GenerationDelta all = Joined(ReadAll(unbroken, &status));
+  ASSERT_RPC_OK(status);
+  const v1::GenerationDelta after = Joined(rest);
+  EXPECT_EQ(before.text() + after.text(), all.text());
+  EXPECT_EQ(before.raw() + after.raw(), all.raw());
+  ASSERT_EQ(before.tokens_size() + after.tokens_size(), all.tokens_size());
+  for (int i = 0; i < all.tokens_size(); ++i) {
+    const int there = before.tokens_size();
+    const v1::GeneratedToken& token = i < there ? before.tokens(i) : after.tokens(i - there);
+    EXPECT_EQ(token.vocab_id(), all.tokens(i).vocab_id()) << i;
+  }
+  EXPECT_NE(all.raw(), Joined(whole).raw());  // the seeds differ
+}
+
+TEST_F(ServerStreamTest, AStreamThatCannotGoOnIsNamed) {
+  v1::GenerateRequest request = Request("abc", 5);
+  request.set_request_id("g1");
+  request.set_last_token_id(4);
+  grpc::Status status;
+  EXPECT_THAT(ReadAll(request, &status), ::testing::IsEmpty());
+  EXPECT_THAT(status,
+              IsError(grpc::StatusCode::FAILED_PRECONDITION, "NOT_RESUMABLE", "last_token_id"));
+  EXPECT_EQ(NumInputs(), 0);
+  request.clear_request_id();
+  EXPECT_THAT(ReadAll(request, &status), ::testing::IsEmpty());
+  EXPECT_THAT(status,
+              IsError(grpc::StatusCode::INVALID_ARGUMENT, "INVALID_FIELD", "last_token_id"));
+  request.set_request_id("g1");
+  request.set_last_token_id(0);
+  EXPECT_EQ(Joined(ReadAll(request, &status)).tokens_size(), 5);
+  ASSERT_RPC_OK(status);
+  EXPECT_EQ(Joined(ReadAll(request, &status)).tokens_size(), 5);
+  ASSERT_RPC_OK(status);
+  EXPECT_EQ(NumInputs(), 8);
+}
+
 TEST_F(ServerStreamTest, EmptySessionWantsAPrompt) {
   v1::GenerateRequest request = Request("", 5);
   request.clear_prompt();

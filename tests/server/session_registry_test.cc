@@ -58,6 +58,24 @@ TEST(RequestTableTest, KeepsTheNewestThousandAndTwentyFour) {
   EXPECT_NE(*table.Find<NumberAnswer>(Key("6")), nullptr);
 }
 
+TEST(RequestTableTest, KeepsWhatRunsWhateverItsAge) {
+  class Running : public StoredAnswer {
+    bool IsRunning() const override { return true; }
+  };
+  RequestTable table;
+  table.Remember(Key("old"), std::make_shared<NumberAnswer>(0));
+  table.Remember(Key("running"), std::make_shared<Running>());
+  for (int i = 0; i < 1030; ++i) {
+    table.Remember(Key(std::to_string(i)), std::make_shared<NumberAnswer>(i));
+  }
+  EXPECT_EQ(table.size(), RequestTable::kMaxRequests);
+  EXPECT_EQ(*table.Find<NumberAnswer>(Key("old")), nullptr);
+  EXPECT_NE(*table.Find<Running>(Key("running")), nullptr);
+  table.Remember(Key("running"), std::make_shared<NumberAnswer>(1));  // it has ended
+  table.Remember(Key("last"), std::make_shared<NumberAnswer>(2));
+  EXPECT_EQ(*table.Find<NumberAnswer>(Key("running")), nullptr);
+}
+
 TEST(RequestTableTest, ForgetReachesEveryAnswer) {
   RequestTable table;
   table.Remember(Key("a"), std::make_shared<NumberAnswer>(1));
