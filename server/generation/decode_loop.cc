@@ -204,7 +204,10 @@ absl::Status DecodeLoop::Send(const Step& step, std::optional<FinishReason>* fin
   if (step.notice.has_value() && !sink_->ForgetNotice(*step.notice)) return Refused(step);
   if (step.released.stop_index.has_value()) stop_index_ = step.released.stop_index;
   DeltaEvent delta{step.released.text, step.released.raw, {}};
-  for (const StepToken& token : step.tokens) TakeToken(token, &delta, finish);
+  for (const StepToken& token : step.tokens) {
+    TakeToken(token, &delta, finish);
+    if (finish->has_value()) break;
+  }
   if (delta.tokens.empty() && delta.raw.empty()) return absl::OkStatus();
   last_event_ = Clock::now();
   return sink_->Delta(delta) ? absl::OkStatus() : Refused(step);

@@ -87,6 +87,11 @@ class DurableResumeTest : public ::testing::Test {
     };
     return RunKilled(command, FakeCall(), &sink);
   }
+  bool HoldsParameters() {
+    const std::shared_ptr<SessionEntry> entry = world_.Find(id_);
+    FairMutexLock lock(&entry->mutex);
+    return entry->requests.DropSubject(Command().subject);
+  }
   std::vector<int32_t> WholeFrom(size_t first) const {
     return {whole_.begin() + static_cast<std::ptrdiff_t>(first), whole_.end()};
   }
@@ -185,6 +190,20 @@ TEST_F(DurableResumeTest, ACutAnswerDoesNotTakeInWhatCameAfterIt) {
   }
 }
 
+TEST_F(DurableResumeTest, ACancelledAnswerEndsWhereItWasCancelled) {
+  RecordingSink first;
+  first.tokens_accepted_max = 5;
+  EXPECT_THAT(Run(Command(), FakeCall(), &first), StatusIs(absl::StatusCode::kCancelled));
+  ASSERT_OK(world_.Generate(id_, "", "", 2));
+  const SessionView before = world_.View(id_);
+  for (int restart = 0; restart < 3; ++restart) {
+    ASSERT_OK(world_.Open());
+    RecordingSink sink;
+    EXPECT_EQ(ReasonOf(Resume(kAnswerFirst + 4, &sink)), "NOT_RESUMABLE") << restart;
+    EXPECT_TRUE(world_.View(id_) == before);
+  }
+}
+
 TEST_F(DurableResumeTest, AWholeAnswerIsSentAfterAnyNumberOfStarts) {
   RecordingSink first;
   ASSERT_OK(Run(Command(), FakeCall(), &first));
@@ -226,6 +245,7 @@ TEST_F(DurableResumeTest, AForgetInTheStreamHoldsOverAStart) {
     ASSERT_OK(Run(Command(), FakeCall(), &first));
     for (int restart = 0; restart < 2; ++restart) {
       RecordingSink sink;
+      EXPECT_FALSE(HoldsParameters()) << restart;
       EXPECT_EQ(ReasonOf(Resume(0, &sink)), "NOT_RESUMABLE") << restart;
       EXPECT_EQ(ReasonOf(Run(Command(), FakeCall(), &sink)), "REQUEST_FORGOTTEN") << restart;
       ASSERT_OK(world_.Open());
