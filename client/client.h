@@ -40,6 +40,8 @@ namespace lethe::client {
 inline constexpr char kErrorInfoType[] = "type.googleapis.com/google.rpc.ErrorInfo";
 // Payload (empty) of every status that a call returned, as against errors found before it.
 inline constexpr char kRpcStatusType[] = "type.lethe.dev/rpc";
+// Payload of a status that another server than --server's returned: its address.
+inline constexpr char kServerAddressType[] = "type.lethe.dev/server-address";
 
 struct ConnectOptions {
   std::string address;     // host:port

@@ -19,8 +19,17 @@ constexpr std::pair<const char*, const char*> kHints[] = {
      "a model; lethe session get says which this is"},
 };
 
+// Fields that the caller gives as files and does not know by name.
+constexpr std::pair<const char*, const char*> kFieldHints[] = {
+    {"values.num_columns",
+     "lethe vectors append --values FILE: a row for each key, of the session's value_dim numbers; "
+     "lethe session get says how many"},
+    {"keys.num_columns",
+     "KEYS: rows of the session's key_dim numbers; lethe session get says how many"},
+};
+
 // What the caller can do next; "" where the message says it all.
-std::string Hint(absl::StatusCode code, const std::string& reason) {
+std::string Hint(absl::StatusCode code, const CallError& error) {
   switch (code) {
     case absl::StatusCode::kDeadlineExceeded:
       return "the call may still have taken effect; look before you repeat it, or allow it more "
@@ -35,7 +44,11 @@ std::string Hint(absl::StatusCode code, const std::string& reason) {
       break;
   }
   for (const auto& [name, hint] : kHints) {
-    if (reason == name) return hint;
+    if (error.reason == name) return hint;
+  }
+  const auto field = error.metadata.find("field");
+  for (const auto& [name, hint] : kFieldHints) {
+    if (field != error.metadata.end() && field->second == name) return hint;
   }
   return "";
 }
@@ -59,8 +72,11 @@ std::string FormatError(const absl::Status& status, const std::string& address) 
   const CallError error = DecodeError(status);
   std::string text;
   if (status.code() == absl::StatusCode::kUnavailable && error.reason.empty()) {
-    return absl::StrCat("no server answers at ", address, " (", error.message,
-                        ")\n  hint: start lethe-server, or name its address with --server");
+    const absl::optional<absl::Cord> other = status.GetPayload(kServerAddressType);
+    return absl::StrCat(
+        "no server answers at ", other ? std::string(*other) : address, " (", error.message,
+        ")\n  hint: start lethe-server",
+        other ? " there, and wait until it listens" : ", or name its address with --server");
   }
   text = absl::StrCat(
       "the server refused: ", error.message.empty() ? std::string("no message") : error.message,
@@ -71,7 +87,7 @@ std::string FormatError(const absl::Status& status, const std::string& address) 
   for (const auto& [key, value] : error.metadata) {
     absl::StrAppend(&text, "\n  ", key, ": ", value);
   }
-  const std::string hint = Hint(status.code(), error.reason);
+  const std::string hint = Hint(status.code(), error);
   if (!hint.empty()) {
     absl::StrAppend(&text, "\n  hint: ", hint);
   }

@@ -30,7 +30,8 @@ struct CallError {
 CallError DecodeError(const absl::Status& status);
 
 // Several lines without a final newline: what happened, the reason, one line for each metadata entry,
-// and a hint on what to do where the code implies one. `address` is the server's.
+// and a hint on what to do where the code implies one. `address` is that of --server; a status of another server names
+// its own (kServerAddressType).
 std::string FormatError(const absl::Status& status, const std::string& address);
 
 }  // namespace lethe::client

@@ -16,15 +16,17 @@ namespace {
 constexpr uint64_t kIdMax = std::numeric_limits<uint64_t>::max() - 1;
 
 absl::Status BadId(absl::string_view option, uint64_t max, absl::string_view example) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, ": each id must be a whole number from 0 to ", max, ", like ", example));
+  return absl::InvalidArgumentError(absl::StrCat(option,
+                                                 ": each id must be a whole number from 0 to ", max,
+                                                 " without leading zeros, like ", example));
 }
 
+// 010 is refused as a number of any option is: some read it as 8.
 absl::StatusOr<uint64_t> ParseId(absl::string_view text, const absl::Status& bad) {
   const absl::string_view item = absl::StripAsciiWhitespace(text);
   uint64_t id = 0;
   if (item.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(item[0])) ||
-      !absl::SimpleAtoi(item, &id) || id > kIdMax) {
+      (item[0] == '0' && item.size() > 1) || !absl::SimpleAtoi(item, &id) || id > kIdMax) {
     return bad;
   }
   return id;

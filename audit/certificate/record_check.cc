@@ -11,6 +11,7 @@
 #include "audit/certificate/keyset.h"
 #include "audit/certificate/keyset_record.h"
 #include "audit/certificate/statement.h"
+#include "audit/certificate/subject_summary.h"
 #include "audit/log/leaf.h"
 #include "audit/log/merkle_tree.h"
 
@@ -89,8 +90,23 @@ class RecordChecker {
       if (expected_.has_value())
         findings_->Add(place, "is not the keyset record that was due here");
       expected_.reset();
-      CheckStatement(place, MerkleLeafHash(entry), envelope->payload);
+      if (IsSubjectSummary(envelope->payload)) {
+        CheckSummary(place, envelope->payload);
+      } else {
+        CheckStatement(place, MerkleLeafHash(entry), envelope->payload);
+      }
     }
+  }
+
+  // The end of a ForgetSubject is a record of no session: the log's own order is all that it follows.
+  void CheckSummary(const std::string& place, const std::string& payload) {
+    const absl::StatusOr<SubjectSummary> summary = ParseSubjectSummary(payload);
+    if (!summary.ok()) {
+      findings_->Add(place, absl::StrCat("its statement: ", summary.status().message()));
+      return;
+    }
+    ++summary_.num_subject_records;
+    if (summary->log_origin != origin_) findings_->Add(place, "its statement names another log");
   }
 
   void CheckStatement(const std::string& place, const Sha256Digest& leaf_hash,

@@ -2,7 +2,8 @@
 //
 // Equation:  every entry is signed by the record key that is valid at its index: by the trusted entries for this log, and
 //            from there on by its keyset records (keyset.h). A body is the envelope of its leaf, signed by that key, a
-//            statement of this log; the records of a session have seq without gaps among those whose bodies exist, and prev is
+//            statement of this log (a session's record, a keyset record, the summary of a
+//            ForgetSubject); the records of a session have seq without gaps among those whose bodies exist, and prev is
 //            the leaf of the record before.
 // Shapes:    entries and bodies in order.
 // Units:     leaf indices.
@@ -32,8 +33,9 @@ using BodyReader =
 
 struct RecordSummary {
   uint64_t num_bodies = 0;
-  uint64_t num_sessions = 0;        // among the bodies
-  uint64_t num_keyset_records = 0;  // likewise
+  uint64_t num_sessions = 0;         // among the bodies
+  uint64_t num_keyset_records = 0;   // likewise
+  uint64_t num_subject_records = 0;  // likewise: each the end of a ForgetSubject
   // The trusted keys, with what the log's keyset records add: ranges, later record keys, the next log's key.
   TrustStore keys;
 };

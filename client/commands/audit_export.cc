@@ -201,6 +201,7 @@ void PrintText(Context& context, const CheckedLog& log) {
   table.Add("bodies", absl::StrCat(log.records.num_bodies));
   table.Add("sessions", absl::StrCat(log.records.num_sessions));
   table.Add("keyset records", absl::StrCat(log.records.num_keyset_records));
+  table.Add("forget-subject", absl::StrCat(log.records.num_subject_records));
   table.Print(context.out());
   for (const audit::Finding& finding : log.findings.listed()) {
     context.out() << "FAILED  " << OneLine(finding.place) << ": " << OneLine(finding.what) << "\n";
@@ -223,6 +224,7 @@ Json ToJson(const CheckedLog& log) {
           {"num_bodies", log.records.num_bodies},
           {"num_sessions", log.records.num_sessions},
           {"num_keyset_records", log.records.num_keyset_records},
+          {"num_subject_records", log.records.num_subject_records},
           {"num_findings", log.findings.num_findings()},
           {"findings", findings}};
 }

@@ -22,7 +22,7 @@ struct DoctorOptions {
   std::string data;
   std::string ledger;
   std::vector<std::string> models;
-  int64_t pid = 0;
+  std::vector<int64_t> pids;
 };
 
 absl::string_view VerdictName(Verdict verdict) {
@@ -88,7 +88,7 @@ int Doctor(Context& context, const DoctorOptions& options) {
   if (!options.data.empty()) Append(CheckDataDirectory(options.data, files), &findings);
   if (!options.ledger.empty()) Append(CheckLedger(options.ledger, options.data), &findings);
   for (const std::string& model : options.models) Append(CheckModel(model), &findings);
-  if (options.pid != 0) Append(CheckProcess(options.pid, files), &findings);
+  for (const int64_t pid : options.pids) Append(CheckProcess(pid, files), &findings);
   findings.push_back(CheckServer(context));
   Print(context, findings);
   const bool sound = std::none_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -108,7 +108,9 @@ void AddDoctorCommand(CLI::App& app, Context& context) {
   doctor->add_option("--erasure-ledger", options->ledger, "The server's erasure ledger")
       ->needs(data);
   doctor->add_option("--model", options->models, "Model directory; may be given several times");
-  doctor->add_option("--pid", options->pid, "Process id of a running lethe-server")
+  doctor
+      ->add_option("--pid", options->pids,
+                   "Process id of a running lethe-server; several ids for several servers")
       ->check(WholeNumber(1, 1 << 30));
   doctor->footer(
       "Run it on the server's machine. Exit code 3 when something is an ERROR.\n"

@@ -18,9 +18,9 @@ namespace {
 constexpr std::array<absl::string_view, 11> kTextOptions = {
     "SESSION",      "NAME",    "LABEL",  "--session", "--subject", "--label",
     "--request-id", "--model", "--name", "--head",    "--replace"};
-constexpr std::array<absl::string_view, 13> kNeverEmpty = {
-    "--nonce",  "--trust",       "--out",     "--values", "--export",  "--inputs",    "--key",
-    "--server", "--certificate", "--session", "--label",  "--replace", "--label-file"};
+constexpr std::array<absl::string_view, 14> kNeverEmpty = {
+    "--subject", "--nonce",  "--trust",       "--out",     "--values", "--export",  "--inputs",
+    "--key",     "--server", "--certificate", "--session", "--label",  "--replace", "--label-file"};
 // Commands whose words another program reads.
 constexpr std::array<absl::string_view, 2> kHandedOn = {"bench", "paper"};
 

@@ -11,7 +11,7 @@
 //            nothing of what was typed. WholeNumber: a sign, a leading zero, anything but digits, and
 //            numbers outside its range. Number: anything but a finite decimal number in its range.
 //            CheckOptionTexts: text that is not UTF-8; an empty value where it would silently switch
-//            a check or a file off, as an unset variable of the shell does. CheckAddress: anything
+//            a check, a file or a subject label off, as an unset variable of the shell does. CheckAddress: anything
 //            but HOST:PORT with a port of 1 to 65535.
 // Effects:   CheckOptionTexts adds UTF-8 checks to the options of `app` and of its commands whose
 //            text goes into a `string` field of the API. Content may be any bytes.

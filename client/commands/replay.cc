@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/certificate_files.h"
 #include "client/commands/child_server.h"
@@ -193,6 +194,15 @@ absl::StatusOr<InputsFile> ReadInputs(const ReplayOptions& options, size_t num_r
   return file;
 }
 
+// The server of the replay is not the one that --server names, and an error says which of the two it is.
+absl::StatusOr<ReplayResult> AtAddress(absl::StatusOr<ReplayResult> result,
+                                       const std::string& address) {
+  if (result.ok()) return result;
+  absl::Status status = result.status();
+  status.SetPayload(kServerAddressType, absl::Cord(address));
+  return status;
+}
+
 absl::StatusOr<ReplayResult> RunReplay(Context& context, const ReplayOptions& options,
                                        const InputsFile& inputs) {
   Progress progress(context.io(), "replaying");
@@ -205,9 +215,10 @@ absl::StatusOr<ReplayResult> RunReplay(Context& context, const ReplayOptions& op
     connect.address = child->address();
   }
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Client> fresh, Client::Connect(connect));
-  return RebuildDigest(*fresh, inputs, [&](size_t num_done) {
+  const auto show = [&](size_t num_done) {
     progress.Update(absl::StrCat(num_done, " of ", inputs.num_inputs(), " inputs"));
-  });
+  };
+  return AtAddress(RebuildDigest(*fresh, inputs, show), connect.address);
 }
 
 absl::Status Replay(Context& context, const ReplayOptions& options) {

@@ -44,17 +44,6 @@ absl::Status FileError(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(errno)));
 }
 
-// A new file that its owner alone can read; an existing one is not touched.
-absl::StatusOr<int> CreateOwnFile(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) return FileError(path);
-  return descriptor;
-}
-
-absl::Status WriteTo(int descriptor, const std::string& path, absl::string_view bytes) {
-  return WriteAll(descriptor, bytes) ? absl::OkStatus() : FileError(path);
-}
-
 absl::StatusOr<std::string> ReadKey(const std::string& path) {
   LETHE_ASSIGN_OR_RETURN(std::string key, audit::ReadKeyFile(path));
   if (key.size() != kKeyBytes) {
@@ -63,9 +52,7 @@ absl::StatusOr<std::string> ReadKey(const std::string& path) {
   return key;
 }
 
-absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return ReadKey(path);
+absl::StatusOr<std::string> MakeKey(const std::string& path) {
   std::array<uint8_t, kKeyBytes> bytes{};
   audit::RandomBytes(absl::MakeSpan(bytes));
   std::string key(bytes.begin(), bytes.end());
@@ -73,27 +60,24 @@ absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
   return key;
 }
 
-// The file appears under its name when it is whole.
-absl::Status Export(Context& context, ExportOptions& options) {
-  LETHE_ASSIGN_OR_RETURN(*options.request.mutable_key(), ReadOrMakeKey(options.key_path));
-  std::error_code error;
-  if (std::filesystem::exists(options.path, error)) {
-    return absl::InvalidArgumentError(absl::StrCat(options.path, ": exists already"));
-  }
+// The file appears under its name when it is whole. Errors name it so, not as it is called until then.
+absl::Status WriteExport(Context& context, const ExportOptions& options, int64_t* num_bytes) {
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
+  std::error_code error;
   const std::string unfinished = absl::StrCat(options.path, ".part");
   std::filesystem::remove(unfinished, error);
-  LETHE_ASSIGN_OR_RETURN(const int descriptor, CreateOwnFile(unfinished));
-  int64_t num_bytes = 0;
+  // A new file that its owner alone can read.
+  const int descriptor = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return FileError(options.path);
   absl::Status status;
   {
     const Progress progress(context.io(), "exporting");
     status = client->ExportSession(options.request, [&](const std::string& data) {
-      num_bytes += static_cast<int64_t>(data.size());
-      return WriteTo(descriptor, unfinished, data);
+      *num_bytes += static_cast<int64_t>(data.size());
+      return WriteAll(descriptor, data) ? absl::OkStatus() : FileError(options.path);
     });
   }
-  if (status.ok() && fsync(descriptor) != 0) status = FileError(unfinished);
+  if (status.ok() && fsync(descriptor) != 0) status = FileError(options.path);
   close(descriptor);
   if (status.ok()) {
     std::filesystem::rename(unfinished, options.path, error);
@@ -101,8 +85,22 @@ absl::Status Export(Context& context, ExportOptions& options) {
       status = absl::InvalidArgumentError(absl::StrCat(options.path, ": ", error.message()));
     }
   }
-  if (!status.ok()) {
-    std::filesystem::remove(unfinished, error);
+  if (!status.ok()) std::filesystem::remove(unfinished, error);
+  return status;
+}
+
+absl::Status Export(Context& context, ExportOptions& options) {
+  std::error_code error;
+  if (std::filesystem::exists(options.path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(options.path, ": exists already"));
+  }
+  const bool has_key = std::filesystem::exists(options.key_path, error);
+  LETHE_ASSIGN_OR_RETURN(*options.request.mutable_key(),
+                         has_key ? ReadKey(options.key_path) : MakeKey(options.key_path));
+  int64_t num_bytes = 0;
+  if (const absl::Status status = WriteExport(context, options, &num_bytes); !status.ok()) {
+    // A key that was made for a file which did not come to be opens nothing.
+    if (!has_key) audit::DestroyKeyFile(options.key_path).IgnoreError();
     return status;
   }
   if (context.json()) {
@@ -172,26 +170,26 @@ void AddSessionTransferCommands(CLI::App& session, Context& context) {
   command->callback(
       [&context, export_options] { context.Finish(Export(context, *export_options)); });
 
-  CLI::App* import = session.add_subcommand(
+  // Not `import`, which clang-format takes for a statement.
+  CLI::App* importing = session.add_subcommand(
       "import", "Make a session from such a file, once all of it was verified");
   const auto import_options = std::make_shared<ImportOptions>();
-  import->add_option("FILE", import_options->path, "The file")->required();
-  import->add_option("--key", import_options->key_path, "Its key file")->required();
-  import->add_option_function<std::string>(
+  importing->add_option("FILE", import_options->path, "The file")->required();
+  importing->add_option("--key", import_options->key_path, "Its key file")->required();
+  importing->add_option_function<std::string>(
       "--replace",
       [import_options](const std::string& session_id) {
         import_options->header.set_session_id(session_id);
-  import_options->header.set_replace(true);
-},
-      "Session whose content is replaced (default: a new session)");
-import->add_option("--name", *import_options->header.mutable_display_name(),
-                   "Display name (default: that of the exported session)");
-import->add_option("--request-id", *import_options->header.mutable_request_id(),
-                   "A repeat with the same id and file returns the same session");
-import->footer("Example: lethe session import session.export --key export.key");
-  import->callback([&context, import_options] { context.Finish(Import(context, *import_options));
-  }  // namespace lethe::client
-);
+        import_options->header.set_replace(true);
+      },
+      "Session of the same kind whose content is replaced (default: a new session)");
+  importing->add_option("--name", *import_options->header.mutable_display_name(),
+                        "Display name (default: that of the exported session)");
+  importing->add_option("--request-id", *import_options->header.mutable_request_id(),
+                        "A repeat with the same id and file returns the same session");
+  importing->footer("Example: lethe session import session.export --key export.key");
+  importing->callback(
+      [&context, import_options] { context.Finish(Import(context, *import_options)); });
 }
 
 }  // namespace lethe::client

@@ -37,6 +37,15 @@ fs::path NearestExisting(const std::string& directory) {
   return fs::canonical(path, error);
 }
 
+// Where the directory is or is going to be, without links, "." and "..": what exists of the path is resolved, the rest is taken
+// by its names.
+fs::path ResolvedPath(const std::string& directory) {
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(fs::absolute(directory, error), error);
+  // A trailing slash is an empty last name.
+  return path.has_filename() ? path : path.parent_path();
+}
+
 bool OpenToOthers(const fs::path& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && (info.st_mode & 077) != 0;
@@ -158,14 +167,19 @@ Findings CheckDataDirectory(const std::string& directory, const SystemFiles& fil
 
 Findings CheckLedger(const std::string& ledger, const std::string& directory) {
   const Finding good{Verdict::kGood, "erasure ledger", "lies outside the data directory", ""};
-  const fs::path data = NearestExisting(directory);
-  const fs::path path = NearestExisting(ledger);
-  const std::string prefix = absl::StrCat(data.string(), "/");
-  if (path == data || absl::StartsWith(path.string(), prefix)) {
+  const fs::path data_path = ResolvedPath(directory);
+  const fs::path ledger_path = ResolvedPath(ledger);
+  if (data_path.empty() || ledger_path.empty()) {
+    return {{Verdict::kError, good.check, "the path cannot be resolved", "check the path"}};
+  }
+  const std::string prefix = absl::StrCat(data_path.string(), "/");
+  if (ledger_path == data_path || absl::StartsWith(ledger_path.string(), prefix)) {
     return {{Verdict::kError, good.check,
              "lies inside the data directory: a restored backup would bring its own past with it",
              "move it to a path that no backup of the data directory holds"}};
   }
+  const fs::path data = NearestExisting(directory);
+  const fs::path path = NearestExisting(ledger);
   struct stat data_info {};
   struct stat info {};
   if (stat(data.c_str(), &data_info) == 0 && stat(path.c_str(), &info) == 0 &&

@@ -90,12 +90,15 @@ absl::StatusOr<NewSession> OptionsOf(const ExportedSession& exported, const Impo
   return wanted;
 }
 
-// Behind the ids that the session to be replaced gave out.
+// A session keeps its kind: who calls it by its id would meet another one. Placed behind the ids that the session to be
+// replaced gave out.
 absl::StatusOr<uint64_t> PlaceBehind(const std::string& session_id, const ImportTools& tools,
                                      ExportedSession* exported) {
   LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> old, tools.sessions->Find(session_id));
   FairMutexLock lock(&old->mutex);
   LETHE_RETURN_IF_ERROR(old->LiveSession().status());
+  LETHE_RETURN_IF_ERROR(exported->model.has_value() ? old->CheckHasModel()
+                                                    : old->CheckHasVectors());
   const uint64_t first = CountersOf(*old).next_token_id;
   if (first > kImportedTokenIdMax) {
     return WithErrorInfo(

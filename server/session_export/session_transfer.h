@@ -7,7 +7,8 @@
 // Requires:  none.
 // Rejects:   ExportSession: ABORTED, reason SESSION_BUSY, while inputs come in; RESOURCE_EXHAUSTED, reason
 //            EXPORT_TOO_LARGE; what `sink` and the call say; reason SESSION_STORE. ImportSession: FAILED_PRECONDITION,
-//            reasons MODEL_NOT_LOADED (no loaded model has the exported one's digest) and SUBJECT_BEING_FORGOTTEN;
+//            reasons MODEL_NOT_LOADED (no loaded model has the exported one's digest), WRONG_SESSION_KIND (the session to be
+//            replaced is of vectors and the exported one of a model, or the other way round) and SUBJECT_BEING_FORGOTTEN;
 //            INVALID_ARGUMENT, reason EXPORT_CONTENT: no history of the model or vector session; DATA_LOSS, reason
 //            DIGEST_MISMATCH: the state has another digest than the file says; RESOURCE_EXHAUSTED, reason
 //            TOO_MANY_VECTORS; what SessionRegistry::Import rejects. On every error nothing has changed.

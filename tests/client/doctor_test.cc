@@ -168,6 +168,27 @@ TEST_F(DoctorTest, ALedgerInsideTheDataDirectoryIsAnError) {
   EXPECT_EQ(Of(CheckLedger(data() + "-ledger", data()), "erasure ledger").verdict, Verdict::kNote);
 }
 
+TEST_F(DoctorTest, ALedgerIsJudgedBeforeEitherDirectoryExists) {
+  const auto verdict = [](const std::string& ledger, const std::string& data) {
+    return Of(CheckLedger(ledger, data), "erasure ledger").verdict;
+  };
+  // Neither exists, nor does what holds them.
+  const std::string far = (root_ / "srv/lethe/data").string();
+  EXPECT_EQ(verdict((root_ / "srv/lethe-ledger").string(), far), Verdict::kNote);
+  EXPECT_EQ(verdict(data() + "-ledger", data()), Verdict::kNote);
+  EXPECT_EQ(verdict("no-such-ledger", "no-such-data"), Verdict::kNote);
+  EXPECT_EQ(verdict(far + "/../ledger", far), Verdict::kNote);
+  EXPECT_EQ(verdict(far + "/ledger", far + "/"), Verdict::kError);
+  EXPECT_EQ(verdict(far + "/", far), Verdict::kError);
+  EXPECT_EQ(verdict((root_ / "srv/../srv/lethe/./data/ledger").string(), far), Verdict::kError);
+  EXPECT_EQ(verdict("no-such-data/ledger", fs::absolute("no-such-data").string()), Verdict::kError);
+  // One is there already, or a link leads to it.
+  MakeData();
+  EXPECT_EQ(verdict(far, data()), Verdict::kNote);
+  fs::create_directory_symlink(data(), root_ / "link");
+  EXPECT_EQ(verdict((root_ / "link/ledger").string(), data()), Verdict::kError);
+}
+
 TEST_F(DoctorTest, AShortWeightsFileIsAnError) {
   const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   std::string file(8, '\0');
@@ -193,6 +214,12 @@ TEST_F(DoctorTest, TheProgramSaysItWithItsExitCode) {
   EXPECT_EQ(bad.exit_code, kExitVerificationFailed);
   EXPECT_THAT(bad.out, HasSubstr("ERROR    model: config.json cannot be read"));
   EXPECT_THAT(bad.out, HasSubstr("note     server: none answers at 127.0.0.1:1"));
+  // As $(pidof lethe-server) gives them where two run.
+  const ProgramRun two = RunLethe({"doctor", "--pid", "1000000001", "1000000002"});
+  EXPECT_EQ(two.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(two.out, HasSubstr("no process 1000000001 is to be seen"));
+  EXPECT_THAT(two.out, HasSubstr("no process 1000000002 is to be seen"));
+  EXPECT_THAT(RunLethe({"doctor", "--pid", "1", "x"}).err, HasSubstr("--pid: want a whole number"));
   const ProgramRun json = RunLethe({"doctor", "--json", "--server=127.0.0.1:1"});
   EXPECT_THAT(json.out, HasSubstr(R"({"check":"processor","verdict":"ok")"));
 }

@@ -36,6 +36,15 @@ TEST(IdRangesTest, RefusesWhatIsNotAListOfIds) {
   }
 }
 
+// Read as octal by some, as decimal by others.
+TEST(IdRangesTest, RefusesLeadingZeros) {
+  for (const char* text : {"010", "00", "1,02", "0012-13", "12-0013"}) {
+    EXPECT_THAT(ParseIds("--ids", text), StatusIs(absl::StatusCode::kInvalidArgument, "--ids: "))
+        << text;
+  }
+  EXPECT_OK(ParseIds("--ids", "0,0-10"));
+}
+
 TEST(IdRangesTest, ParsesAHalfOpenRange) {
   ASSERT_OK_AND_ASSIGN(const v1::TokenRange range, ParseRange("--range", "5:10"));
   EXPECT_EQ(range.first(), 5u);
@@ -43,7 +52,8 @@ TEST(IdRangesTest, ParsesAHalfOpenRange) {
 }
 
 TEST(IdRangesTest, RefusesEmptyAndMalformedRanges) {
-  for (const char* text : {"", ":", "5:", ":5", "5:5", "6:5", "1:2:3", "a:b", "5-9"}) {
+  for (const char* text :
+       {"", ":", "5:", ":5", "5:5", "6:5", "1:2:3", "a:b", "5-9", "012:14", "12:014"}) {
     EXPECT_THAT(ParseRange("--range", text),
                 StatusIs(absl::StatusCode::kInvalidArgument, "--range: "))
         << text;
@@ -57,6 +67,8 @@ TEST(IdRangesTest, ParsesVocabIdsUpToTheirLimit) {
   EXPECT_THAT(ParseVocabIds("--vocab-ids", "2147483648"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "--vocab-ids: each id must be a whole number from 0 to 2147483647"));
+  EXPECT_THAT(ParseVocabIds("--vocab-ids", "072"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "without leading zeros"));
   EXPECT_THAT(ParseVocabIds("--vocab-ids", ""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 

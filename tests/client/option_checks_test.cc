@@ -107,10 +107,10 @@ TEST(OptionChecksTest, AnEqualsSignWithNothingIsTheEmptyText) {
   ExpectUsageErrors({{{"append", "s", "--text=", "--no-such"}, "unknown option --no-such"},
                      {{"generate", "s", "--prompt=", "--stop=", "--no-such"}, "option --no-such"},
                      {{"generate", "s", "--seed=", "--prompt", "p"}, "--seed: want a whole number"},
-                     {{"append", "s", "--text=", "bench", "--subject="}, "either as FILE"},
+                     {{"append", "s", "--text=", "bench", "--request-id="}, "either as FILE"},
                      {{"bench", "model", "--model="}, "lethe-bench"}});
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"append", "s", "--text="}, {"generate", "s", "--prompt", "--json=", "--subject="}}) {
+           {"append", "s", "--text="}, {"generate", "s", "--prompt", "--json=", "--stop="}}) {
     std::vector<std::string> line = arguments;
     line.push_back("--server=127.0.0.1:1");
     EXPECT_EQ(RunLethe(line).exit_code, kExitRefused) << arguments[0];
@@ -136,7 +136,13 @@ TEST(OptionChecksTest, AnEmptyValueSwitchesNoCheckOff) {
          {line({"session", "digest", "s", "--parts"}, "--out"), "--out" + nothing},
          {line({"certificate", "get", "s"}, "--out"), "--out" + nothing},
          {line({"audit", "inclusion", "0"}, "--out"), "--out" + nothing},
-         {line({"audit", "records"}, "--session"), "--session" + nothing}});
+         {line({"audit", "records"}, "--session"), "--session" + nothing},
+         // A text whose label is an unset variable would be reached by no request by subject.
+         {line({"append", "s", "--text", "t"}, "--subject"), "--subject" + nothing},
+         {line({"generate", "s", "--prompt", "p"}, "--subject"), "--subject" + nothing},
+         {line({"vectors", "append", "v", "k"}, "--subject"), "--subject" + nothing},
+         {line({"forget", "s", "--derived", "keep"}, "--subject"), "--subject" + nothing},
+         {line({"session", "inputs", "s"}, "--subject"), "--subject" + nothing}});
   }
 }
 

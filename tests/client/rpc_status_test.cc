@@ -77,6 +77,9 @@ TEST(RpcStatusTest, UnreachableServerIsSaidPlainly) {
   EXPECT_THAT(text, HasSubstr("no server answers at 127.0.0.1:1"));
   EXPECT_THAT(text, HasSubstr("--server"));
   EXPECT_THAT(text, Not(HasSubstr("reason:")));
+  absl::Status other = StatusFromRpc(grpc::Status(grpc::StatusCode::UNAVAILABLE, "refused"));
+  other.SetPayload(kServerAddressType, absl::Cord("127.0.0.1:2"));
+  EXPECT_THAT(FormatError(other, "127.0.0.1:1"), HasSubstr("no server answers at 127.0.0.1:2"));
 }
 
 }  // namespace

@@ -31,7 +31,9 @@ class ServerStoryTest : public StoryTest {
 
   void Append(const std::string& session, const std::string& text,
               const std::string& subject = "") {
-    const ProgramRun run = Run({"append", session, "--text", text, "--subject", subject});
+    std::vector<std::string> line = {"append", session, "--text", text};
+    if (!subject.empty()) line.insert(line.end(), {"--subject", subject});
+    const ProgramRun run = Run(line);
     ASSERT_EQ(run.exit_code, kExitDone) << run.err;
   }
 
@@ -207,6 +209,11 @@ TEST_F(ServerStoryTest, ReplayReachesTheCertifiedStateOrSaysWhatDiffers) {
                                             "--certificate", Path("c"),  "--fresh-server",
                                             fresh.address()};
   EXPECT_EQ(RunLethe(offline).exit_code, kExitDone);
+  // Of two servers the one that does not answer is named.
+  const ProgramRun nobody =
+      Run({"replay", session, "--certificate", Path("c"), "--fresh-server", "127.0.0.1:1"});
+  EXPECT_EQ(nobody.exit_code, kExitRefused);
+  EXPECT_THAT(nobody.err, HasSubstr("no server answers at 127.0.0.1:1 ("));
 
   const ProgramRun model =
       Run({"replay", session, "--certificate", Path("c"), "--fresh-server", other.address()});

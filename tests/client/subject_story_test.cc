@@ -29,7 +29,9 @@ class SubjectStoryTest : public StoryTest {
   }
   ProgramRun Append(const std::string& session, const std::string& text,
                     const std::string& subject) {
-    return Run({"append", session, "--text", text, "--subject", subject});
+    std::vector<std::string> line = {"append", session, "--text", text};
+    if (!subject.empty()) line.insert(line.end(), {"--subject", subject});
+    return Run(line);
   }
   ProgramRun Verify(std::vector<std::string> more = {}) {
     std::vector<std::string> line = {"verify", Path("out"), "--trust", server_->trust_path()};
@@ -95,6 +97,13 @@ TEST_F(SubjectStoryTest, APersonIsForgottenEverywhereAndTheSummaryVerifies) {
   std::filesystem::rename(Path("kept"), Path("out/sessions/") + second);
   std::filesystem::copy(Path("out/sessions/") + first, Path("out/sessions/twice"));
   EXPECT_EQ(Verify().exit_code, kExitVerificationFailed);
+
+  // The log that holds the summary is whole.
+  const std::vector<std::string> mirror = {"audit", "export", Path("mirror"), "--bodies"};
+  ASSERT_EQ(Run(mirror).exit_code, kExitDone);
+  const ProgramRun fsck = Run({"audit", "fsck", Path("mirror"), "--trust", server_->trust_path()});
+  EXPECT_EQ(fsck.exit_code, kExitDone) << fsck.out;
+  EXPECT_THAT(fsck.out, HasSubstr("forget-subject  1\n"));
 
   EXPECT_EQ(Run({"jobs", "delete", job}).exit_code, kExitDone);
   EXPECT_EQ(Run({"jobs", "get", job}).exit_code, kExitRefused);
@@ -163,6 +172,22 @@ TEST_F(SubjectStoryTest, ASessionLeavesAndComesBackInAFile) {
       kExitRefused);
   EXPECT_FALSE(std::filesystem::exists(Path("none")));
   EXPECT_FALSE(std::filesystem::exists(Path("none.part")));
+  EXPECT_TRUE(std::filesystem::exists(key));
+}
+
+TEST_F(SubjectStoryTest, AnExportThatFailsLeavesNoKey) {
+  const std::string session = Create();
+  const auto refused = [&](const std::string& name, const std::string& out) {
+    const ProgramRun run = Run({"session", "export", name, "--out", out, "--key", Path("new.key")});
+    EXPECT_NE(run.exit_code, kExitDone) << out;
+    EXPECT_FALSE(std::filesystem::exists(Path("new.key"))) << out;
+    EXPECT_THAT(run.err, Not(HasSubstr(".part")));
+  };
+  refused("nosuchsession", Path("none"));
+  refused(session, Path("no-such-directory/out"));
+  ASSERT_OK(WriteFile(Path("there"), "held"));
+  refused(session, Path("there"));
+  EXPECT_EQ(*ReadFile(Path("there")), "held");
 }
 
 }  // namespace

@@ -52,9 +52,9 @@ class VectorsStoryTest : public StoryTest {
   void Append(const std::string& session, int count, unsigned seed,
               const std::string& subject = "") {
     ASSERT_OK(WriteFile(Path("values"), Matrix(count, 2, seed + 1000)));
-    const ProgramRun run =
-        Run({"vectors", "append", session, "-", "--values", Path("values"), "--subject", subject},
-            Matrix(count, 3, seed));
+    std::vector<std::string> line = {"vectors", "append", session, "-", "--values", Path("values")};
+    if (!subject.empty()) line.insert(line.end(), {"--subject", subject});
+    const ProgramRun run = Run(line, Matrix(count, 3, seed));
     ASSERT_EQ(run.exit_code, kExitDone) << run.err;
   }
 
@@ -335,7 +335,10 @@ TEST_F(VectorsStoryTest, RefusalsNameTheFieldAndTheRange) {
             "1 2\n",
             kExitRefused,
             "keys.num_columns: want 3"},
-           {{"vectors", "append", session, "-"}, "1 2 3\n", kExitRefused, "values"},
+           {{"vectors", "append", session, "-"},
+            "1 2 3\n",
+            kExitRefused,
+            "vectors append --values FILE: a row for each key"},
            {{"vectors", "append", session, "-", "--values", Path("values")},
             "1 2 3\n4 5 6\n",
             kExitUsage,

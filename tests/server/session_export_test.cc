@@ -228,6 +228,28 @@ TEST_F(SessionExportTest, WhatIsNoSessionOfThisServerIsRefused) {
   EXPECT_EQ(receipt.digest, world_.Digest(id));
 }
 
+TEST_F(SessionExportTest, AnImportInPlaceOfASessionKeepsItsKind) {
+  const std::string model = ModelSession();
+  const std::string vectors = VectorSession();
+  ASSERT_OK_AND_ASSIGN(const std::string model_file, world_.Export(model));
+  ASSERT_OK_AND_ASSIGN(const std::string vectors_file, world_.Export(vectors));
+  const Content model_before = ContentOf(model);
+  const Content vectors_before = ContentOf(vectors);
+  for (const bool empty : {false, true}) {
+    const std::string model_target = empty ? world_.world.NewModelSession()->session_id : model;
+    const std::string vectors_target =
+        empty ? world_.world.NewVectorSession()->session_id : vectors;
+    EXPECT_EQ(ReasonOf(world_.Import(model_file, vectors_target).status()), "WRONG_SESSION_KIND");
+    EXPECT_EQ(ReasonOf(world_.Import(vectors_file, model_target).status()), "WRONG_SESSION_KIND");
+  }
+  EXPECT_TRUE(ContentOf(model) == model_before);
+  EXPECT_TRUE(ContentOf(vectors) == vectors_before);
+  // A session that waits on disk too.
+  ASSERT_OK(world_.Open());
+  EXPECT_EQ(ReasonOf(world_.Import(model_file, vectors).status()), "WRONG_SESSION_KIND");
+  EXPECT_OK(world_.Import(vectors_file, vectors).status());
+}
+
 TEST_F(SessionExportTest, AnImportInPlaceOfASessionKeepsItsNumbering) {
   const std::string id = ModelSession();
   ASSERT_OK_AND_ASSIGN(const std::string file, world_.Export(id));

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "audit/certificate/dsse.h"
+#include "audit/certificate/record_check.h"
 #include "audit/certificate/verify_subject.h"
 #include "audit/log/leaf.h"
 #include "tests/audit/certificate/certificate_world.h"
@@ -94,6 +95,25 @@ class SubjectSummaryTest : public ::testing::Test {
     files.summary.opening = WriteSubjectOpening(opening).value();
     return files;
   }
+  // Signed and logged by the trusted keys, with its body.
+  void LogBody(const std::string& payload) {
+    const DsseEnvelope envelope = SignEnvelope(kPayloadType, payload, *world_.keys().record_key);
+    const std::string leaf =
+        WriteLogLeaf({Sha256Of(PreAuthEncoding(kPayloadType, payload)), envelope.signature,
+                      world_.keys().record_key->public_key()});
+    ASSERT_OK(world_.log()->Append(leaf, WriteEnvelope(envelope)));
+  }
+  // Of everything that the log holds.
+  RecordSummary Fsck(Findings* findings) {
+    LogImage image;
+    for (uint64_t i = 0; i < world_.log()->num_leaves(); ++i) {
+      image.entries.push_back(world_.log()->Leaf(i).value());
+    }
+    const BodyReader bodies = [this](uint64_t, const Sha256Digest& leaf_hash) {
+      return world_.log()->Body(leaf_hash);
+    };
+    return CheckRecords(image, kTestOrigin, world_.trust(), bodies, findings);
+  }
   std::string Payload() const { return ParseEnvelope(files_.summary.envelope)->payload; }
 
   CertificateWorld world_;
@@ -173,6 +193,31 @@ TEST_F(SubjectSummaryTest, AnotherLabelOrNonceIsRefused) {
                 .record.first_failure()
                 ->name,
             "nonce");
+}
+
+TEST_F(SubjectSummaryTest, ALogThatHoldsOneIsWhole) {
+  Findings findings;
+  const RecordSummary records = Fsck(&findings);
+  for (const Finding& finding : findings.listed()) {
+    ADD_FAILURE() << finding.place << ": " << finding.what;
+  }
+  EXPECT_EQ(records.num_subject_records, 1u);
+  EXPECT_EQ(records.num_bodies, world_.log()->num_leaves());
+}
+
+TEST_F(SubjectSummaryTest, OneOfAnotherLogOrWithAnotherFieldIsAFindingOfTheLog) {
+  SubjectSummary foreign = summary_;
+  foreign.log_origin = "other.example/log";
+  LogBody(WriteSubjectSummary(foreign).value());
+  std::string misnamed = Payload();
+  misnamed.replace(misnamed.find("\"sessions\""), 10, "\"sessionz\"");
+  LogBody(misnamed);
+  Findings findings;
+  EXPECT_EQ(Fsck(&findings).num_subject_records, 2u);
+  ASSERT_EQ(findings.num_findings(), 2u);
+  EXPECT_EQ(findings.listed()[0].what, "its statement names another log");
+  EXPECT_EQ(findings.listed()[1].what.rfind("its statement: predicate", 0), 0u)
+      << findings.listed()[1].what;
 }
 
 TEST_F(SubjectSummaryTest, EveryMutationUnderTheOldSignatureIsRefused) {
