@@ -117,6 +117,16 @@ absl::Status SqliteDatabase::SyncNames() {
   return SyncParentOf(path_);
 }
 
+// With the first sync of a file SQLite syncs its name, and does not look whether that failed; a sync that failed may succeed
+// the next time without having written. So the name is synced here before SQLite syncs anything of that file.
+absl::Status SqliteDatabase::MakeTables(const std::function<absl::Status()>& make) {
+  LETHE_RETURN_IF_ERROR(Execute("PRAGMA synchronous=OFF"));
+  LETHE_RETURN_IF_ERROR(make());
+  LETHE_RETURN_IF_ERROR(SyncNames());
+  LETHE_RETURN_IF_ERROR(SetSyncedCommits(true));
+  return TruncateWal();
+}
+
 SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(database_); }
 
 absl::Status SqliteDatabase::Execute(const char* sql) {

@@ -50,8 +50,7 @@ absl::Status CreateTables(audit::SqliteDatabase* database) {
     LETHE_RETURN_IF_ERROR(statement.BindBlob(1, audit::AsStringView(id)));
     LETHE_RETURN_IF_ERROR(statement.Run());
   }
-  LETHE_RETURN_IF_ERROR(database->Execute("COMMIT"));
-  return database->SyncNames();
+  return database->Execute("COMMIT");
 }
 
 absl::Status ReadIdentity(OpenedDatabase* opened) {
@@ -82,7 +81,7 @@ absl::StatusOr<OpenedDatabase> OpenStoreDatabase(const std::string& path, bool h
           "sessions.db is missing or empty, and data.keys beside it is not: restore the one or "
           "move the other away");
     }
-    LETHE_RETURN_IF_ERROR(CreateTables(database));
+    LETHE_RETURN_IF_ERROR(database->MakeTables([database] { return CreateTables(database); }));
   }
   LETHE_ASSIGN_OR_RETURN(const int64_t application_id,
                          QueryInt64(database, "PRAGMA application_id"));
