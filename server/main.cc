@@ -279,6 +279,7 @@ absl::Status Run(const ServerOptions& options) {
 
 int main(int argc, char** argv) {
   lethe::ForbidDumps();
+  lethe::MakePrivateFiles();
   lethe::EndWhenOutOfMemory();
   const lethe::KnownStack known;
   lethe::ServerOptions options;

@@ -143,8 +143,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
   app.add_option(
          "--erasure-ledger", options->erasure_ledger,
          "Directory of the erasure ledger, which makes a restored copy of --data forget what "
-         "was forgotten since; no part of any backup, and needed to start [the --data "
-         "directory's name with -ledger behind it]")
+         "was forgotten since; no part of any backup, and needed to start and to change "
+         "keys [the --data directory's name with -ledger behind it]")
       ->type_name("DIR");
   app.add_option("--listen", options->listen_address,
                  "Address to serve on, without encryption; port 0 takes any free port")

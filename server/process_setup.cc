@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lethe {
@@ -22,6 +23,8 @@ void ForbidDumps() {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
 }
+
+void MakePrivateFiles() { umask(S_IRWXG | S_IRWXO); }
 
 void KeepFreedMemory(int compute_threads) {
   mallopt(M_ARENA_MAX, compute_threads + 1);

@@ -1,4 +1,5 @@
-// ForbidDumps, KeepFreedMemory, EndWhenOutOfMemory: what a serving process asks of the operating system at its start.
+// ForbidDumps, MakePrivateFiles, KeepFreedMemory, EndWhenOutOfMemory: what a serving process asks of the operating system at
+// its start.
 //
 // Equation:  none.
 // Shapes:    none.
@@ -7,6 +8,7 @@
 // Rejects:   none.
 // Effects:   ForbidDumps: no core files, no mapping in one that a debugger writes (coredump_filter, as MADV_DONTDUMP of
 //            every mapping), and no process of the same user may read this one's memory.
+//            MakePrivateFiles: whatever file the process makes, others may not read it (umask 077), SQLite's among them.
 //            KeepFreedMemory: the allocator has one arena more than compute_threads, so that one
 //            call's memory serves the next on another thread, and gives memory back to the system
 //            only beyond kKeptBytes an arena. Boundary states of megabytes come and go every 64
@@ -23,6 +25,7 @@ namespace lethe {
 inline constexpr int kKeptBytes = 64 << 20;
 
 void ForbidDumps();
+void MakePrivateFiles();
 void KeepFreedMemory(int compute_threads);
 void EndWhenOutOfMemory();
 

@@ -130,7 +130,11 @@ absl::StatusOr<AppendedLeaf> AuditLog::Impl::Append(absl::string_view leaf,
   MutexLock lock(&mutex_);
   if (!frozen_.ok()) return frozen_;
   // Before anything is done: no record is made that could not be handed out.
-  if (!MayShowHead().ok()) LETHE_RETURN_IF_ERROR(CosignAndPublish());
+  if (!MayShowHead().ok()) {
+    LETHE_RETURN_IF_ERROR(CosignAndPublish());
+  } else if (options_.witness != nullptr && options_.witness_required) {
+    LETHE_RETURN_IF_ERROR(options_.witness->CheckIsThere());
+  }
   AppendedLeaf appended{tree_.num_leaves(), MerkleLeafHash(leaf), ""};
   LETHE_RETURN_IF_ERROR(AppendRow({appended.leaf_index, leaf, appended.leaf_hash, body}));
   LETHE_ASSIGN_OR_RETURN(appended.proof_file, MakeProofFile(appended.leaf_index));

@@ -138,8 +138,9 @@ absl::StatusOr<AnchorState> AuditLog::Impl::AnchorOfTree() {
 absl::Status AuditLog::Impl::CheckAnchoredHead(const AnchorState& state) {
   const uint64_t num_leaves = tree_.num_leaves();
   if (state.tree_size < num_leaves) {
-    return absl::DataLossError(absl::StrCat("the anchor knows ", state.tree_size,
-                                            " leaves and is older than the log of ", num_leaves));
+    return absl::DataLossError(absl::StrCat(
+        "the anchor ", anchor_->path(), " knows ", state.tree_size,
+        " leaves and is older than the log of ", num_leaves, ": is --erasure-ledger right?"));
   }
   if (state.tree_size > num_leaves + 1) {
     return absl::DataLossError(absl::StrCat(num_leaves, " leaves are stored, the anchor knows ",
@@ -174,14 +175,17 @@ absl::Status AuditLog::Impl::CheckAnchor() {
   if (!state.ok()) {
     // A log without leaves has nothing that could be forked.
     if (tree_.num_leaves() > 0 && !options_.adopt) {
-      return absl::DataLossError(
-          "the anchor is missing: nobody knows whether this is the newest copy");
+      return absl::DataLossError(absl::StrCat(
+          "the anchor is missing: nobody knows whether this is the newest copy; it was "
+          "looked for at ",
+          anchor_->path(), ": is --erasure-ledger right?"));
     }
     LETHE_ASSIGN_OR_RETURN(state, AnchorOfTree());
     return TakeTicket(*state);
   }
   if (state->vkey != WriteVerifierKey(vkey_)) {
-    return absl::DataLossError("the anchor belongs to another log");
+    return absl::DataLossError(absl::StrCat("the anchor ", anchor_->path(),
+                                            " belongs to another log: is --erasure-ledger right?"));
   }
   const absl::StatusOr<std::string> ticket = directory_->ReadTicket();
   const std::string held = ticket.ok() ? *ticket : "";

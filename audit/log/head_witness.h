@@ -6,6 +6,7 @@
 // Requires:  head.note is a checkpoint that the log signed; `prove` outlives the call.
 // Rejects:   Cosign: UNAVAILABLE: no answer in time, or one that is no cosignature: the same head may be given again.
 //            DATA_LOSS: the witness signed a head that this log does not extend: the log must be frozen.
+//            CheckIsThere: UNAVAILABLE: it takes no connection.
 // Effects:   none on the log.
 // Numerics:  none.
 // Threads:   one call at a time.
@@ -36,6 +37,8 @@ class HeadWitness {
   virtual ~HeadWitness() = default;
   // Verified signature lines, one or more.
   virtual absl::StatusOr<std::vector<NoteSignature>> Cosign(const HeadToCosign& head) = 0;
+  // A sign of life, asked for before anything is done that Cosign must complete. No promise that it will.
+  virtual absl::Status CheckIsThere() = 0;
 };
 
 }  // namespace lethe::audit

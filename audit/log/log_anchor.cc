@@ -64,6 +64,8 @@ absl::StatusOr<std::unique_ptr<LogAnchor>> LogAnchor::Open(const std::string& di
   return std::unique_ptr<LogAnchor>(new LogAnchor(std::move(opened)));
 }
 
+std::string LogAnchor::path() const { return absl::StrCat(directory_->path(), "/", kAnchorFile); }
+
 absl::StatusOr<AnchorState> LogAnchor::Read() const {
   LETHE_ASSIGN_OR_RETURN(const std::string text, directory_->Read(kAnchorFile, kAnchorBytesMax));
   return ParseAnchorText(text);

@@ -48,6 +48,8 @@ class LogAnchor {
  public:
   static absl::StatusOr<std::unique_ptr<LogAnchor>> Open(const std::string& directory);
 
+  // Of the file.
+  std::string path() const;
   absl::StatusOr<AnchorState> Read() const;
   absl::Status Write(const AnchorState& state) const;
 

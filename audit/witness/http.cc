@@ -142,6 +142,23 @@ bool ToAddress(const std::string& host, int port, sockaddr_in* address) {
   return inet_pton(AF_INET, numeric.c_str(), &address->sin_addr) == 1;
 }
 
+int NewSocket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+
+absl::Status Connect(const HttpUrl& url, const Connection& connection) {
+  sockaddr_in address;
+  if (!ToAddress(url.host, url.port, &address)) return absl::InvalidArgumentError("url: host");
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (connection.socket() < 0 ||
+      (connect(connection.socket(), generic, sizeof address) != 0 && errno != EINPROGRESS) ||
+      !connection.WaitFor(POLLOUT) ||
+      getsockopt(connection.socket(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
+    return absl::UnavailableError("no connection");
+  }
+  return absl::OkStatus();
+}
+
 const char* Reason(int status) { return status == 200 ? "OK" : "Refused"; }
 
 void Answer(const Connection& connection, const HttpAnswer& answer) {
@@ -175,20 +192,13 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url) {
   return parsed;
 }
 
+absl::Status HttpConnect(const HttpUrl& url, double timeout_s) {
+  return Connect(url, Connection(NewSocket(), timeout_s));
+}
+
 absl::StatusOr<HttpAnswer> HttpPost(const HttpUrl& url, absl::string_view body, double timeout_s) {
-  sockaddr_in address;
-  if (!ToAddress(url.host, url.port, &address)) return absl::InvalidArgumentError("url: host");
-  const Connection connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                              timeout_s);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  int error = 0;
-  socklen_t size = sizeof error;
-  if (connection.socket() < 0 ||
-      (connect(connection.socket(), generic, sizeof address) != 0 && errno != EINPROGRESS) ||
-      !connection.WaitFor(POLLOUT) ||
-      getsockopt(connection.socket(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-    return absl::UnavailableError("no connection");
-  }
+  const Connection connection(NewSocket(), timeout_s);
+  LETHE_RETURN_IF_ERROR(Connect(url, connection));
   Message message;
   if (!connection.Send(absl::StrCat("POST ", url.path, " HTTP/1.0\r\nHost: ", url.host, ":",
                                     url.port, "\r\nContent-Type: text/plain\r\nContent-Length: ",

@@ -1,4 +1,4 @@
-// HttpPost, HttpListener: as much of HTTP/1.0 as add-checkpoint needs: one POST a connection, on plain TCP.
+// HttpPost, HttpConnect, HttpListener: as much of HTTP/1.0 as add-checkpoint needs: one POST a connection, on plain TCP.
 //
 // Equation:  none.
 // Shapes:    a body of at most kHttpBodyBytesMax; a header of at most 16 KiB.
@@ -6,10 +6,12 @@
 // Requires:  none.
 // Rejects:   HttpPost: UNAVAILABLE for everything that is no whole answer within the time: no connection, a header that is no
 //            HTTP, a body that is cut or too long. Redirects are answers like others; nothing is followed.
+//            HttpConnect: UNAVAILABLE: no connection.
 //            Serve answers 400, 405 or 413 to what is no such request, and drops a connection that is slow.
 // Effects:   none.
 // Numerics:  none.
-// Threads:   HttpPost: safe. Serve: runs in the caller's thread, one connection at a time, until the listener closes.
+// Threads:   HttpPost, HttpConnect: safe. Serve: runs in the caller's thread, one connection at a time, until the listener
+//            closes.
 #ifndef LETHE_AUDIT_WITNESS_HTTP_H_
 #define LETHE_AUDIT_WITNESS_HTTP_H_
 
@@ -38,6 +40,8 @@ struct HttpUrl {
 };
 absl::StatusOr<HttpUrl> ParseHttpUrl(absl::string_view url);
 
+// Connects, sends nothing and closes.
+absl::Status HttpConnect(const HttpUrl& url, double timeout_s);
 absl::StatusOr<HttpAnswer> HttpPost(const HttpUrl& url, absl::string_view body, double timeout_s);
 
 // A listening socket; port 0 takes a free one.

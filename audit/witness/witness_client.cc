@@ -116,4 +116,16 @@ absl::StatusOr<std::vector<NoteSignature>> WitnessClient::Cosign(const HeadToCos
   return lines;
 }
 
+absl::Status WitnessClient::CheckIsThere() {
+  for (const State& state : states_) {
+    absl::Status status = HttpConnect(state.target.url, patience_.timeout_s);
+    for (int attempt = 1; !status.ok() && attempt < patience_.num_attempts; ++attempt) {
+      std::this_thread::sleep_for(kPause * attempt);
+      status = HttpConnect(state.target.url, patience_.timeout_s);
+    }
+    if (!status.ok()) return Unavailable(state.target.key, status.message());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace lethe::audit

@@ -45,6 +45,7 @@ class WitnessClient : public HeadWitness {
   WitnessClient(std::vector<WitnessTarget> targets, const WitnessPatience& patience);
 
   absl::StatusOr<std::vector<NoteSignature>> Cosign(const HeadToCosign& head) override;
+  absl::Status CheckIsThere() override;
 
  private:
   struct State {

@@ -58,6 +58,13 @@ std::vector<uint64_t> RetainedOf(const Inputs& inputs, absl::Span<const TokenIdR
   return retained;
 }
 
+// A restored log is older than heads that were signed, and each Forget that is done again needs a record.
+absl::string_view WayOut(const ReplayTools& tools) {
+  return tools.trail->log->frozen().ok()
+             ? ""
+             : "; first begin the next log with --restore-log, then start again";
+}
+
 absl::Status ForgetAgain(const ReplayTools& tools, const SessionErasures& erasures,
                          const std::shared_ptr<SessionEntry>& entry, ReplaySummary* summary) {
   if (const absl::Status available = entry->Availability(); !available.ok()) {
@@ -82,7 +89,7 @@ absl::Status ForgetAgain(const ReplayTools& tools, const SessionErasures& erasur
     return absl::Status(status.code(),
                         absl::StrCat("erasure ledger: what was forgotten since the data directory "
                                      "was copied cannot be forgotten again: ",
-                                     status.message()));
+                                     status.message(), WayOut(tools)));
   }
   ++summary->num_sessions;
   summary->num_forgotten += static_cast<int64_t>(command.selector.token_ids.size());

@@ -149,7 +149,7 @@ struct SessionEntry {
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   SessionInfo Info() const;
-  // Of the last Live… call, steady clock; 0: none yet.
+  // Of the last Live… call, or of the entry's making, steady clock.
   int64_t last_use_us() const { return last_use_us_; }
 
   FairMutex mutex;
@@ -175,7 +175,7 @@ struct SessionEntry {
   std::vector<RecordRef> record_refs ABSL_GUARDED_BY(mutex);  // by seq, from 1
 
  private:
-  std::atomic<int64_t> last_use_us_{0};
+  std::atomic<int64_t> last_use_us_{NowSteadyMicros()};
   mutable Mutex info_mutex_;
   SessionInfo info_ ABSL_GUARDED_BY(info_mutex_);
   absl::Status unavailable_ ABSL_GUARDED_BY(info_mutex_);

@@ -76,6 +76,26 @@ audit::LogHome HomeOf(const fs::path& root, const std::string& ledger_path) {
 
 }  // namespace
 
+absl::Status DataDirectory::OpenStore(const std::string& root, const std::string& ledger_path,
+                                      bool ledger_must_exist,
+                                      const std::function<void(const absl::Status&)>& on_failure) {
+  const std::string sessions = root + "/sessions";
+  LETHE_RETURN_IF_ERROR(CreatePrivate(sessions));
+  // Also what a start that died before this had made.
+  LETHE_RETURN_IF_ERROR(SyncDirectory(root));
+  LETHE_ASSIGN_OR_RETURN(store_, SessionStore::Open({sessions, on_failure}));
+  LedgerOptions options;
+  options.directory = ledger_path;
+  options.on_failure = on_failure;
+  LETHE_ASSIGN_OR_RETURN(options.position, store_->ReadLedgerPosition());
+  // It was made before the store first heard of it.
+  options.must_exist = ledger_must_exist || options.position.offset > 0;
+  LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, LoadOrCreateSecret(sessions + "/ledger.key"));
+  LETHE_ASSIGN_OR_RETURN(ledger_, ErasureLedger::Open(options, key));
+  store_->UseLedger(ledger_.get());
+  return absl::OkStatus();
+}
+
 absl::Status DataDirectory::OpenLog(const std::string& root, const std::string& origin,
                                     const std::string& ledger_path, const LogPolicy& policy) {
   const audit::LogHome home = HomeOf(root, ledger_path);
@@ -117,6 +137,8 @@ absl::StatusOr<std::string> DataDirectory::ChangeKey(const std::string& path,
   DataDirectory data;
   LETHE_ASSIGN_OR_RETURN(data.lock_descriptor_, Lock(root / "lock"));
   LETHE_ASSIGN_OR_RETURN(const std::string ledger, LedgerPath(root, ledger_path));
+  // As at a start. A log without its anchor would freeze, and the next one begin beside it in a wrong place.
+  LETHE_RETURN_IF_ERROR(data.OpenStore(root.string(), ledger, true, {}));
   const audit::LogHome home = HomeOf(root, ledger);
   LETHE_RETURN_IF_ERROR(audit::FinishSuccession(home));
   switch (change.kind) {
@@ -143,14 +165,9 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
   std::unique_ptr<DataDirectory> data(new DataDirectory());
   LETHE_ASSIGN_OR_RETURN(data->lock_descriptor_, Lock(root / "lock"));
   LETHE_ASSIGN_OR_RETURN(const std::string ledger, LedgerPath(root, ledger_path));
+  // Before the log, whose opening exchanges its ticket: with a wrong ledger nothing is changed.
+  LETHE_RETURN_IF_ERROR(data->OpenStore(root.string(), ledger, false, on_store_failure));
   LETHE_RETURN_IF_ERROR(data->OpenLog(root.string(), origin, ledger, policy));
-  const fs::path sessions = root / "sessions";
-  LETHE_RETURN_IF_ERROR(CreatePrivate(sessions));
-  // Also what a start that died before this had made.
-  LETHE_RETURN_IF_ERROR(SyncDirectory(root.string()));
-  LETHE_ASSIGN_OR_RETURN(data->store_, SessionStore::Open({sessions.string(), on_store_failure}));
-  LETHE_RETURN_IF_ERROR(
-      data->OpenLedger(ledger, sessions.string() + "/ledger.key", on_store_failure));
   const auto is_recorded = [&](const audit::Sha256Digest& leaf_hash) -> absl::StatusOr<bool> {
     const absl::StatusOr<uint64_t> found = data->log_->FindLeaf(leaf_hash);
     if (absl::IsNotFound(found.status())) {
@@ -163,20 +180,6 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(
   };
   LETHE_ASSIGN_OR_RETURN(data->store_report_, data->store_->Recover(is_recorded));
   return data;
-}
-
-absl::Status DataDirectory::OpenLedger(const std::string& path, const std::string& key_path,
-                                       const std::function<void(const absl::Status&)>& on_failure) {
-  LedgerOptions options;
-  options.directory = path;
-  options.on_failure = on_failure;
-  LETHE_ASSIGN_OR_RETURN(options.position, store_->ReadLedgerPosition());
-  // It was made before the store first heard of it.
-  options.must_exist = options.position.offset > 0;
-  LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, LoadOrCreateSecret(key_path));
-  LETHE_ASSIGN_OR_RETURN(ledger_, ErasureLedger::Open(options, key));
-  store_->UseLedger(ledger_.get());
-  return absl::OkStatus();
 }
 
 DataDirectory::~DataDirectory() {

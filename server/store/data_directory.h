@@ -9,9 +9,11 @@
 // Rejects:   Open: FAILED_PRECONDITION when another server uses the directory; UNAVAILABLE for
 //            input/output errors; what keys, log, session store and erasure ledger reject. A frozen log opens (records can be
 //            read, none is written).
-// Effects:   creates the directory (0700), keys and log at the first start; writes trust.txt anew
-//            whenever it differs; finishes a change of keys that a kill interrupted (audit/certificate/log_succession.h); settles what the last process left unfinished in the session store, by what the
-//            log holds.
+// Effects:   creates the directory (0700), keys and log at the first start. The erasure ledger comes before the log: with one
+//            that is missing, another's, older or damaged nothing is changed and nothing made, and the log keeps its
+//            ticket. Writes trust.txt anew whenever it differs; finishes a change of keys that a kill interrupted
+//            (audit/certificate/log_succession.h); settles what the last process left unfinished in the session store,
+//            by what the log holds.
 // Numerics:  none.
 // Threads:   Open: none; afterwards safe.
 #ifndef LETHE_SERVER_STORE_DATA_DIRECTORY_H_
@@ -59,7 +61,7 @@ class DataDirectory {
       const std::string& path, const std::string& origin,
       const std::function<void(const absl::Status&)>& on_store_failure = {},
       const std::string& ledger_path = "", const LogPolicy& policy = {});
-  // Changes a key in a directory that exists, and returns the log's origin from now on.
+  // Changes a key in a directory that exists, with its erasure ledger, and returns the log's origin from now on.
   static absl::StatusOr<std::string> ChangeKey(const std::string& path,
                                                const std::string& ledger_path,
                                                const KeyChange& change);
@@ -81,8 +83,10 @@ class DataDirectory {
   DataDirectory() = default;
   absl::Status OpenLog(const std::string& root, const std::string& origin,
                        const std::string& ledger_path, const LogPolicy& policy);
-  absl::Status OpenLedger(const std::string& path, const std::string& key_path,
-                          const std::function<void(const absl::Status&)>& on_failure);
+  // The session store and the ledger that belongs to it.
+  absl::Status OpenStore(const std::string& root, const std::string& ledger_path,
+                         bool ledger_must_exist,
+                         const std::function<void(const absl::Status&)>& on_failure);
 
   int lock_descriptor_ = -1;
   std::unique_ptr<audit::AuditLog> log_;

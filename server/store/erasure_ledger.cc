@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<ErasureLedger>> ErasureLedger::Open(const LedgerO
         "erasure ledger: ", path,
         " is missing, and without it a copy of the data directory could "
         "bring back what was forgotten; it belongs to this data directory and is no part of its "
-        "backups"));
+        "backups: is --erasure-ledger right?"));
   }
   LETHE_RETURN_IF_ERROR(CreateDirectory(options.directory));
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -186,7 +186,8 @@ absl::StatusOr<std::unique_ptr<ErasureLedger>> ErasureLedger::Open(const LedgerO
     LETHE_RETURN_IF_ERROR(WriteHeader(descriptor, options.directory, header));
   } else if (file.substr(0, kHeaderBytes) != header) {
     return absl::FailedPreconditionError(
-        absl::StrCat("erasure ledger: ", path, " belongs to another data directory"));
+        absl::StrCat("erasure ledger: ", path,
+                     " belongs to another data directory: is --erasure-ledger right?"));
   }
   MutexLock lock(&ledger->mutex_);
   LETHE_RETURN_IF_ERROR(ledger->Load(options.position));
@@ -210,6 +211,11 @@ absl::Status ErasureLedger::Load(const LedgerPosition& position) {
     LETHE_ASSIGN_OR_RETURN(const bool whole, ReadNext(file, &erasure));
     if (!whole) break;
     loaded_.push_back(std::move(erasure));
+  }
+  if (!reached && end_.offset < position.offset && position.offset <= file.size()) {
+    // Long enough, and the data directory knows that what does not open was whole: it is no torn end.
+    return absl::DataLossError(
+        "erasure ledger: damaged: an entry that the data directory knows of does not open");
   }
   if (!reached) {
     return absl::FailedPreconditionError(

@@ -8,8 +8,9 @@
 // Requires:  the key is in the data directory, and nowhere in the ledger's. Begin: an id that was not used before.
 // Rejects:   Open: FAILED_PRECONDITION: there is none and `position` or `must_exist` says that there was; it belongs to
 //            another data directory; it is older than the data directory (shorter than `position`, or another head
-//            there); another process has it. DATA_LOSS: an entry is damaged. Begin: RESOURCE_EXHAUSTED when the disk
-//            is full (nothing is appended); UNAVAILABLE when a write or sync failed: on_failure is called.
+//            there); another process has it. DATA_LOSS: an entry is damaged. Nothing is changed or made in any of these
+//            cases. Begin: RESOURCE_EXHAUSTED when the disk is full (nothing is appended); UNAVAILABLE when a write or
+//            sync failed: on_failure is called.
 // Effects:   Begin and Void append and sync. What a kill or a power loss left half-written at the end is cut off by Open:
 //            nothing was destroyed for it.
 // Numerics:  none. One fdatasync an entry.
@@ -70,7 +71,7 @@ struct LedgerPosition {
 };
 
 struct LedgerOptions {
-  std::string directory;    // created where it is missing
+  std::string directory;    // created where it is missing, unless must_exist
   bool must_exist = false;  // a ledger was made before
   LedgerPosition position;  // as the data directory has it
   // Nobody knows what a failed write or sync left; should end the process.

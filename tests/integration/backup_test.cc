@@ -148,7 +148,13 @@ TEST_F(BackupTest, ARestoredDirectoryForgetsAgain) {
 
   fs::rename(data_, path_ + "/lost");
   ASSERT_EQ(Restore(copy_, "backup"), 0) << Said();
-  // The log of the copy is older than heads that were signed.
+  // The log of the copy is older than heads that were signed: what is forgotten again needs a record in the next one.
+  {
+    Program early(Arguments({"--listen", "127.0.0.1:0"}), path_ + "/early");
+    EXPECT_EQ(early.Wait(), 1);
+    EXPECT_THAT(audit::ReadFile(path_ + "/early"),
+                HasSubstr("first begin the next log with --restore-log"));
+  }
   Program change(Arguments({"--restore-log", "lethe.test/audit/2"}), log_);
   ASSERT_EQ(change.Wait(), 0) << audit::ReadFile(log_);
   Start();

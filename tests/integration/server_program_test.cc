@@ -99,6 +99,35 @@ TEST_F(ServerProgramTest, ServesUntilSigtermAndPrintsNoContent) {
   EXPECT_THAT(log, Not(HasSubstr("SENTINEL")));
 }
 
+TEST_F(ServerProgramTest, WhateverItKeepsNobodyElseMayRead) {
+  const mode_t mask = umask(022);
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = Arguments(data_, "127.0.0.1:0");
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Program program(arguments, log_);
+    if (more.empty()) {
+      AddressIn(program.ReadLine());
+      program.Signal(SIGTERM);
+    }
+    EXPECT_EQ(program.Wait(), 0) << ReadFile(log_);
+  };
+  run({});
+  run({"--rotate-record-key"});
+  Program program(Arguments(data_, "127.0.0.1:0"), log_);
+  AddressIn(program.ReadLine());
+  umask(mask);
+  namespace fs = std::filesystem;
+  int num_files = 0;
+  for (const std::string& directory : {data_, data_ + "-ledger"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+      const fs::perms others = entry.status().permissions() & fs::perms(0077);
+      EXPECT_EQ(others, fs::perms::none) << entry.path();
+      ++num_files;
+    }
+  }
+  EXPECT_GT(num_files, 15);
+}
+
 TEST_F(ServerProgramTest, UsedPortIsAClearError) {
   Program first(Arguments(data_, "127.0.0.1:0"), log_);
   const std::string address = AddressIn(first.ReadLine());

@@ -31,6 +31,13 @@ class ResidentSessionsTest : public ::testing::Test {
   DurableWorld world_;
 };
 
+TEST_F(ResidentSessionsTest, ASessionThatIsNewHasNotBeenIdle) {
+  // An empty vector session holds nothing.
+  ASSERT_TRUE(IsResident(*world_.NewModelSession()));
+  EXPECT_EQ(SweepAfter(5, {0, 10}).num_idle, 0);
+  EXPECT_EQ(SweepAfter(11, {0, 10}).num_idle, 1);
+}
+
 TEST_F(ResidentSessionsTest, AnIdleSessionLeavesAndComesBackAsItWas) {
   const std::string model = world_.NewModelSession()->session_id;
   ASSERT_OK(world_.Append(model, "patient seventeen", "patient", "a1"));

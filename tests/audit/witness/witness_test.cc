@@ -179,11 +179,13 @@ TEST_F(WitnessTest, ALongerForkFreezesToo) {
 
 TEST_F(WitnessTest, WithoutItsWitnessALogShowsNoHeadOrGoesOnAsItIsToldTo) {
   AuditLogOptions options = Options();
-  HttpUrl nobody = {"127.0.0.1", 1, ""};
-  options.witness = Client(nobody);
+  const Server ill([](const std::string&, const std::string&) {
+    return HttpAnswer{500, "text/plain", "ill\n"};
+  });
+  options.witness = Client(ill.url());
   {
     ASSERT_OK_AND_ASSIGN(const std::unique_ptr<AuditLog> log, AuditLog::Open(options));
-    // The first record is stored before the witness is missed; behind it nothing is.
+    // The first record is stored before the cosignature is missed; behind it nothing is.
     EXPECT_THAT(Certify(log.get()), StatusIs(absl::StatusCode::kUnavailable, "witness"));
     EXPECT_EQ(log->num_leaves(), 1u);
     EXPECT_THAT(Certify(log.get()), StatusIs(absl::StatusCode::kUnavailable, "witness"));
@@ -202,6 +204,23 @@ TEST_F(WitnessTest, WithoutItsWitnessALogShowsNoHeadOrGoesOnAsItIsToldTo) {
   ASSERT_OK_AND_ASSIGN(const CertificateFiles files, Certify(open.get()));
   EXPECT_TRUE(VerifyCertificate(files, *keys_.Trust(kOrigin)).ok());
   EXPECT_FALSE(VerifyCertificate(files, Trust()).ok());
+}
+
+TEST_F(WitnessTest, AWitnessThatIsGoneIsMissedBeforeARecordIsStored) {
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<AuditLog> log, AuditLog::Open(Options()));
+  ASSERT_OK(Certify(log.get()));
+  server_.reset();
+  EXPECT_THAT(Certify(log.get()), StatusIs(absl::StatusCode::kUnavailable, "no connection"));
+  // So the caller may take back what it prepared.
+  EXPECT_EQ(log->num_leaves(), 1u);
+  EXPECT_OK(log->SignedCheckpoint());
+  EXPECT_OK(log->ProofFile(0));
+
+  AuditLogOptions options = Options("other", false);
+  options.witness = Client({"127.0.0.1", 1, ""});
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<AuditLog> other, AuditLog::Open(options));
+  EXPECT_THAT(Certify(other.get()), StatusIs(absl::StatusCode::kUnavailable, "no connection"));
+  EXPECT_EQ(other->num_leaves(), 0u);
 }
 
 TEST_F(WitnessTest, HostileAnswersAreNeverTaken) {
