@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<LogStore>> LogStore::Open(const std::string& path
   LETHE_ASSIGN_OR_RETURN(const int64_t num_tables,
                          QueryInt64(database.get(), "SELECT count(*) FROM sqlite_master"));
   if (num_tables == 0) {
-    LETHE_RETURN_IF_ERROR(
-        database->MakeTables([&database] { return database->Execute(kCreateSchema); }));
+    LETHE_RETURN_IF_ERROR(database->Execute(kCreateSchema));
+    LETHE_RETURN_IF_ERROR(database->SyncNames());
   }
   LETHE_ASSIGN_OR_RETURN(const int64_t application_id,
                          QueryInt64(database.get(), "PRAGMA application_id"));

@@ -1,7 +1,9 @@
 #include "audit/log/sqlite.h"
 
 #include "absl/strings/str_cat.h"
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -34,6 +36,17 @@ absl::Status ToStatus(int code, const char* name) {
   if (primary == SQLITE_FULL) return absl::ResourceExhaustedError(message);
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) return absl::DataLossError(message);
   return absl::UnavailableError(message);
+}
+
+// SQLite syncs the directory with the first journal, and does not look whether that failed; what failed once may succeed the
+// next time without having written. So a new database's name is durable before.
+absl::Status MakeFile(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return absl::OkStatus();  // it is there, or SQLite says why it cannot be
+  close(descriptor);
+  absl::Status synced = SyncParentOf(path);
+  if (!synced.ok()) unlink(path.c_str());
+  return synced;
 }
 
 }  // namespace
@@ -85,6 +98,7 @@ std::string SqliteStatement::ColumnBlob(int column) const {
 
 absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path,
                                                                      const char* name) {
+  LETHE_RETURN_IF_ERROR(MakeFile(path));
   sqlite3* handle = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &handle,
@@ -115,16 +129,6 @@ absl::Status SqliteDatabase::SyncNames() {
   LETHE_RETURN_IF_ERROR(
       Execute("SELECT count(*) FROM sqlite_master"));  // makes the file, unless there are no tables
   return SyncParentOf(path_);
-}
-
-// With the first sync of a file SQLite syncs its name, and does not look whether that failed; a sync that failed may succeed
-// the next time without having written. So the name is synced here before SQLite syncs anything of that file.
-absl::Status SqliteDatabase::MakeTables(const std::function<absl::Status()>& make) {
-  LETHE_RETURN_IF_ERROR(Execute("PRAGMA synchronous=OFF"));
-  LETHE_RETURN_IF_ERROR(make());
-  LETHE_RETURN_IF_ERROR(SyncNames());
-  LETHE_RETURN_IF_ERROR(SetSyncedCommits(true));
-  return TruncateWal();
 }
 
 SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(database_); }

@@ -16,7 +16,6 @@
 #define LETHE_AUDIT_LOG_SQLITE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,9 +62,8 @@ class SqliteDatabase {
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
   absl::Status Execute(const char* sql);
-  // Runs `make`, which makes the first tables and with them the write-ahead log's file; tables and name are durable when
-  // this returns.
-  absl::Status MakeTables(const std::function<absl::Status()>& make);
+  // The names of the database's files are durable when this returns. Open calls it; whoever made the first tables does.
+  absl::Status SyncNames();
   absl::StatusOr<SqliteStatement> Prepare(const char* sql);
   // Copies the write-ahead log into the database and truncates it; UNAVAILABLE when a reader held
   // it.
@@ -75,8 +73,6 @@ class SqliteDatabase {
   absl::Status SetSyncedCommits(bool synced);
 
  private:
-  // The names of the database's files are durable when this returns.
-  absl::Status SyncNames();
   SqliteDatabase(sqlite3* database, std::string path, const char* name)
       : database_(database), path_(std::move(path)), name_(name) {}
   absl::Status ApplySettings();

@@ -50,7 +50,8 @@ absl::Status CreateTables(audit::SqliteDatabase* database) {
     LETHE_RETURN_IF_ERROR(statement.BindBlob(1, audit::AsStringView(id)));
     LETHE_RETURN_IF_ERROR(statement.Run());
   }
-  return database->Execute("COMMIT");
+  LETHE_RETURN_IF_ERROR(database->Execute("COMMIT"));
+  return database->SyncNames();
 }
 
 absl::Status ReadIdentity(OpenedDatabase* opened) {
@@ -81,7 +82,7 @@ absl::StatusOr<OpenedDatabase> OpenStoreDatabase(const std::string& path, bool h
           "sessions.db is missing or empty, and data.keys beside it is not: restore the one or "
           "move the other away");
     }
-    LETHE_RETURN_IF_ERROR(database->MakeTables([database] { return CreateTables(database); }));
+    LETHE_RETURN_IF_ERROR(CreateTables(database));
   }
   LETHE_ASSIGN_OR_RETURN(const int64_t application_id,
                          QueryInt64(database, "PRAGMA application_id"));
