@@ -11,6 +11,7 @@
 // Grid: B * H. Block: K / 16 + V / 16 + 3 warps. Shared memory: a ring of kRing tokens.
 #include <cuda_runtime.h>
 
+#include "kernels/base/phase_barrier_cuda.cuh"
 #include "kernels/base/status_macros.h"
 #include "kernels/vla/vla_fold_cuda.h"
 #include "kernels/vla/vla_fold_tile_cuda.cuh"
@@ -24,33 +25,6 @@ constexpr int kNumGroups = 8;
 constexpr int kRing = kGroup * kNumGroups;
 
 enum Stage { kFilled, kProduced, kDirected, kRead, kFreed, kNumStages };
-
-// Barriers of shared memory, PTX ISA 9.7.13; sm_80 has no try_wait.
-__device__ unsigned SharedAddress(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-__device__ void InitBarrier(uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(arrivals)
-               : "memory");
-}
-__device__ void Arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
-}
-__device__ bool HasPassed(uint64_t* barrier, unsigned parity) {
-  unsigned passed;
-  asm volatile(
-      "{ .reg .pred p;\n"
-#if __CUDA_ARCH__ >= 900
-      "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
-#else
-      "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
-#endif
-      "selp.u32 %0, 1, 0, p; }"
-      : "=r"(passed)
-      : "r"(SharedAddress(barrier)), "r"(parity)
-      : "memory");
-  return passed != 0;
-}
 
 template <int kKey>
 struct Ring {
@@ -67,13 +41,13 @@ struct Ring {
   // Waits until `stage` is done with a group.
   __device__ void Wait(Stage stage, int group) const {
     uint64_t* barrier = barriers + stage * kNumGroups + group % kNumGroups;
-    while (!HasPassed(barrier, static_cast<unsigned>(group / kNumGroups % 2))) {
+    while (!cuda::HasPassed(barrier, static_cast<unsigned>(group / kNumGroups % 2))) {
     }
     __syncwarp();  // else lanes may go on one by one
   }
   // This lane is done with a group.
   __device__ void Done(Stage stage, int group) const {
-    Arrive(barriers + stage * kNumGroups + group % kNumGroups);
+    cuda::ArriveAtBarrier(barriers + stage * kNumGroups + group % kNumGroups);
   }
 
   float* tokens;
@@ -325,7 +299,7 @@ __global__ void __launch_bounds__(kMaxThreads<kKey, kValue>, kMinBlocks)
     const int freeing = args.batch.out != nullptr ? 1 : num_s;
     const int arrivals[kNumStages] = {1, kNumA, 1, num_s, freeing};
     for (int stage = 0; stage < kNumStages; ++stage) {
-      InitBarrier(barriers + stage * kNumGroups + threadIdx.x, kWarp * arrivals[stage]);
+      cuda::InitBarrier(barriers + stage * kNumGroups + threadIdx.x, kWarp * arrivals[stage]);
     }
   }
   __syncthreads();
