@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/commands.h"
+#include "client/commands/derived_policy.h"
 #include "client/commands/nonce.h"
 #include "client/commands/option_checks.h"
 #include "client/commands/progress.h"
@@ -130,20 +131,9 @@ void AddForgetCommand(CLI::App& app, Context& context) {
   command->add_option("--before", options->before, "Everything before this token_id")
       ->check(WholeNumber());
   command->add_flag("--everything", options->everything, "The whole history");
-  const std::map<std::string, v1::DerivedPolicy> policies = {
-      {"keep", v1::DERIVED_POLICY_KEEP_AND_REPORT},
-      {"forget", v1::DERIVED_POLICY_FORGET_DERIVED},
-      {"fail", v1::DERIVED_POLICY_FAIL}};
-  command
-      ->add_option_function<std::string>(
-          "--derived",
-          [options, policies](const std::string& name) {
-            options->request.set_derived_policy(policies.at(name));
-          },
-          "What to do with text that the model wrote while a forgotten token was in context: keep "
-          "(and list it), forget (it too), or fail (change nothing)")
-      ->check(CLI::IsMember({"keep", "forget", "fail"}))
-      ->required();
+  AddDerivedPolicy(*command, "change nothing", [options](v1::DerivedPolicy policy) {
+    options->request.set_derived_policy(policy);
+  });
   command->add_flag_callback(
       "--dry-run", [options] { options->request.set_validate_only(true); },
       "Check everything and say what would happen; change nothing");

@@ -1,5 +1,4 @@
 // lethe forget-subject.
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands/certificate_files.h"
 #include "client/commands/commands.h"
+#include "client/commands/derived_policy.h"
 #include "client/commands/nonce.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
@@ -82,20 +82,9 @@ void AddForgetSubjectCommand(CLI::App& app, Context& context) {
   command->add_option("LABEL", options->label, "The subject label");
   command->add_option("--label-file", options->label_file,
                       "File with the label, - for standard input: keeps it off the command line");
-  const std::map<std::string, v1::DerivedPolicy> policies = {
-      {"keep", v1::DERIVED_POLICY_KEEP_AND_REPORT},
-      {"forget", v1::DERIVED_POLICY_FORGET_DERIVED},
-      {"fail", v1::DERIVED_POLICY_FAIL}};
-  command
-      ->add_option_function<std::string>(
-          "--derived",
-          [options, policies](const std::string& name) {
-            options->request.set_derived_policy(policies.at(name));
-          },
-          "What to do with text that the model wrote while a forgotten token was in context: keep "
-          "(and list it), forget (it too), or fail (leave that session as it is, and report it)")
-      ->check(CLI::IsMember({"keep", "forget", "fail"}))
-      ->required();
+  AddDerivedPolicy(
+      *command, "leave that session as it is, and report it",
+      [options](v1::DerivedPolicy policy) { options->request.set_derived_policy(policy); });
   command->add_flag_callback(
       "--dry-run", [options] { options->request.set_validate_only(true); },
       "Count what would go; change nothing");
