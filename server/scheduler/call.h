@@ -1,4 +1,4 @@
-// Call: the client behind a piece of work, as far as the work needs to know it: is it still wanted?
+// Call: the client behind a piece of work, as far as the work needs to know it: is it still wanted, and by whom?
 //
 // Equation:  none.
 // Shapes:    none.
@@ -13,6 +13,8 @@
 
 #include "absl/status/status.h"
 
+#include "server/identity/principal.h"
+
 namespace lethe {
 
 class Call {
@@ -22,6 +24,7 @@ class Call {
   virtual absl::Status Check() const = 0;
   // True once the server wants running streams to end at their next token boundary.
   virtual bool stopping() const { return false; }
+  virtual const Principal& principal() const { return LocalPrincipal(); }
 };
 
 }  // namespace lethe
