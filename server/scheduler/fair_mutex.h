@@ -45,9 +45,15 @@ class ABSL_LOCKABLE FairMutex {
     ++now_serving_;
     changed_.SignalAll();
   }
+  // Callers that wait in Lock now.
+  int num_waiting() const {
+    MutexLock lock(&mutex_);
+    const uint64_t num_inside = next_ticket_ - now_serving_;
+    return num_inside == 0 ? 0 : static_cast<int>(num_inside - 1);
+  }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t now_serving_ ABSL_GUARDED_BY(mutex_) = 0;

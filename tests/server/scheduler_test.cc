@@ -117,16 +117,13 @@ TEST(ComputeSchedulerTest, YieldOfAGoneClientKeepsTheSlotUntilItIsDropped) {
 
 TEST(FairMutexTest, WaiterGetsInBeforeTheHolderGetsItAgain) {
   FairMutex mutex;
-  std::atomic<bool> waiting{false};
   std::atomic<bool> done{false};
   mutex.Lock();
   std::thread waiter([&] {
-    waiting = true;
     FairMutexLock lock(&mutex);
     done = true;
   });
-  WaitUntil([&] { return waiting.load(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  WaitUntil([&] { return mutex.num_waiting() == 1; });
   mutex.Unlock();
   mutex.Lock();  // queues behind the waiter
   EXPECT_TRUE(done.load());
