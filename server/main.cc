@@ -20,6 +20,7 @@
 #include "audit/witness/witness_client.h"
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
+#include "server/identity/authenticator.h"
 #include "server/model/numerics_id.h"
 #include "server/options.h"
 #include "server/process_setup.h"
