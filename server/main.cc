@@ -22,6 +22,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/configuration_check.h"
 #include "server/diagnostics/log.h"
+#include "server/identity/authenticator.h"
 #include "server/metrics/metrics_server.h"
 #include "server/model/numerics_id.h"
 #include "server/options.h"

@@ -9,6 +9,8 @@
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/identity/method_access.h"
+#include "server/rpc/call_credentials.h"
 #include "server/rpc/call_report.h"
 #include "server/rpc/status_conversion.h"
 #include "server/wiping/dead_stacks.h"
@@ -59,6 +61,16 @@ GrpcCall::~GrpcCall() {
   bell_->context = nullptr;
 }
 
+absl::Status GrpcCall::Admit(const char* method) {
+  if (core_->authenticator == nullptr) {
+    principal_ = LocalPrincipal();
+  } else {
+    LETHE_ASSIGN_OR_RETURN(principal_,
+                           core_->authenticator->Authenticate(CredentialsOf(*context_)));
+  }
+  return CheckRole(method, principal_);
+}
+
 absl::Status GrpcCall::Check() const {
   if (deadline_ <= SystemClock::now()) {
     if (!capped_) return absl::DeadlineExceededError("the call's deadline has passed");
@@ -103,8 +115,9 @@ __attribute__((noinline)) grpc::Status Handle(
     const char* method, grpc::ServerContext* context, const ServerCore* core,
     const std::function<absl::Status(const Call&)>& handler) {
   const CallReport report(method, context, core);
-  const GrpcCall call(context, core);
+  GrpcCall call(context, core);
   absl::Status status = call.Check();
+  if (status.ok()) status = call.Admit(method);
   if (status.ok()) status = HandleAdmitted(method, call, *core, handler);
   report.End(status);
   return ToGrpcStatus(status);

@@ -4,10 +4,11 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  context and core outlive the call.
-// Rejects:   Serve: what CallAdmission::Admit rejects. Check: UNAVAILABLE, reason SHUTTING_DOWN, when the server's end cancels
-//            the call; CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first). A client that sets no deadline gets
-//            one of --deadline-seconds, reason DEADLINE_CAP; kDeadlineGrace behind it the call is cancelled, also one that
-//            waits for a client that does not read. gRPC is asked
+// Rejects:   Serve: UNAUTHENTICATED and PERMISSION_DENIED (server/identity) before the handler, when the core has an
+//            authenticator; each call by what it brings itself; then what CallAdmission::Admit rejects. Check: UNAVAILABLE, reason
+//            SHUTTING_DOWN, when the server's end cancels the call; CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at
+//            first). A client that sets no deadline gets one of --deadline-seconds, reason DEADLINE_CAP; kDeadlineGrace behind
+//            it the call is cancelled, also one that waits for a client that does not read. gRPC is asked
 //            for a cancellation at most every kLookInterval: asking polls its queue, which costs
 //            as much as a fifth of a lethe-tiny token.
 // Effects:   Serve reports the call (call_report.h).
@@ -37,14 +38,18 @@ class GrpcCall : public Call {
   ~GrpcCall() override;
   GrpcCall(const GrpcCall&) = delete;
   GrpcCall& operator=(const GrpcCall&) = delete;
+  // Who calls, once and before anything else, and whether they may.
+  absl::Status Admit(const char* method);
   absl::Status Check() const override;
   static constexpr std::chrono::milliseconds kLookInterval{5};
   static constexpr std::chrono::seconds kDeadlineGrace{2};
   bool stopping() const override { return core_->stopping.load(std::memory_order_relaxed); }
+  const Principal& principal() const override { return principal_; }
 
  private:
   const grpc::ServerContext* const context_;
   const ServerCore* const core_;
+  Principal principal_;
   const bool capped_;  // the deadline is ours
   const std::chrono::system_clock::time_point deadline_;
   // The alarm may ring after the call has ended.

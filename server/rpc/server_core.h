@@ -22,6 +22,7 @@
 
 #include "server/certification/audit_trail.h"
 #include "server/forget_subject/subject_forgetter.h"
+#include "server/identity/authenticator.h"
 #include "server/limits/call_admission.h"
 #include "server/metrics/server_metrics.h"
 #include "server/scheduler/compute_scheduler.h"
@@ -50,6 +51,8 @@ struct ServerCore {
   size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session
   int64_t max_vectors = 65'536;                          // that a vector session holds
   AuditTrail trail;
+  // Null: no credential is asked for, and every call is the local principal's.
+  std::unique_ptr<const Authenticator> authenticator;
   // Something that was to be erased may be there still: ends the process.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
   SubjectForgetter subjects{{&sessions, &scheduler, &trail}};
