@@ -29,6 +29,16 @@ void AddTenantOptions(CLI::App* app, Limits* limits) {
                   "Calls of one tenant that run or wait at once, 16 erasures not counted")
       ->check(CLI::Range(int64_t{1}, int64_t{512}))
       ->capture_default_str();
+  app->add_option("--tenant-sessions", limits->tenant_sessions,
+                  "Sessions of one tenant; 0 = as many as --max-sessions")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option(
+         "--tenant-mib", limits->tenant_mib,
+         "MiB that one tenant's sessions may take in memory and in snapshots on disk until "
+         "they take no more inputs; 0 = no limit")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
   app->add_option("--tenant-requests-per-second", limits->tenant_requests_per_second,
                   "Calls of one tenant a second, erasures counted by themselves; twice as many at "
                   "once after a rest; 0 = no limit")

@@ -158,6 +158,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       "lethe-server"};
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
+  app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt limit would be none
   CLI::Option* model =
       app.add_option("--model", options->model_directories,
                      "Model directory (docs/model-format.md); may be given several times")

@@ -29,11 +29,11 @@ struct Limits {
   int64_t queue = 256;         // streams that wait until they may run
   int64_t queue_seconds = 30;  // that one waits
   // Of each tenant.
-  int64_t tenant_streams = 64;                // that run at once
-  int64_t tenant_calls = 256;                 // that run or wait at once
-  int64_t tenant_requests_per_second = 1000;  // after a burst of twice as many; 0: no limit
-  int64_t tenant_sessions = 0;                // 0: as many as the server holds
-  int64_t tenant_mib = 0;  // of its sessions, as GetSession shows them; 0: no limit
+  int64_t tenant_streams = 64;                 // that run at once
+  int64_t tenant_calls = 256;                  // that run or wait at once
+  int64_t tenant_requests_per_second = 2'000;  // after a burst of twice as many; 0: no limit
+  int64_t tenant_sessions = 0;                 // 0: as many as the server holds
+  int64_t tenant_mib = 0;  // of its sessions, in memory and in snapshots on disk; 0: no limit
 };
 
 // Which limit was met.

@@ -13,6 +13,7 @@
 #include "server/rpc/call_credentials.h"
 #include "server/rpc/call_report.h"
 #include "server/rpc/status_conversion.h"
+#include "server/session_registry/tenant_bytes.h"
 #include "server/wiping/dead_stacks.h"
 
 namespace lethe {
@@ -28,6 +29,14 @@ CallKind KindOf(absl::string_view method) {
     if (method == erasure) return CallKind::kErasure;
   }
   return CallKind::kUnary;
+}
+
+bool BringsInputs(absl::string_view method) {
+  for (const char* brings : {"CreateSession", "CreateVectorSession", "ImportSession", "Append",
+                             "AppendVectors", "Generate"}) {
+    if (method == brings) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -106,6 +115,10 @@ absl::Status HandleAdmitted(const char* method, const Call& call, const ServerCo
     core.metrics->CountWait(std::chrono::duration_cast<std::chrono::microseconds>(
                                 std::chrono::steady_clock::now() - arrival)
                                 .count());
+  }
+  if (BringsInputs(method)) {
+    LETHE_RETURN_IF_ERROR(
+        CheckTenantBytes(core.sessions, call.principal().tenant, core.limits.tenant_mib));
   }
   return handler(call);
 }

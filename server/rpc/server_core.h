@@ -39,6 +39,7 @@ struct ServerCore {
 
   void SetLimits(const Limits& wanted) {
     limits = wanted;
+    sessions.LimitTenants(wanted.tenant_sessions);
     admission = std::make_unique<CallAdmission>(wanted);
   }
 

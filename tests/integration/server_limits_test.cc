@@ -55,6 +55,7 @@ class ServerLimitsTest : public ::testing::Test {
  protected:
   void Start(const Limits& limits, RpcOptions options = {"127.0.0.1:0"}) {
     server_ = std::make_unique<TestServer>(limits, options);
+    narrow_ = std::make_unique<Stubs>(NarrowChannel(server_->rpc->address()));
     session_id_ = CreateSession("tiny");
   }
   std::string CreateSession(const std::string& model) {
@@ -108,6 +109,7 @@ class ServerLimitsTest : public ::testing::Test {
   }
 
   std::unique_ptr<TestServer> server_;
+  std::unique_ptr<Stubs> narrow_;  // for streams that are to run until they are read
   std::string session_id_;
   std::string long_model_;
 };
@@ -142,6 +144,52 @@ TEST_F(ServerLimitsTest, PromptsAndHistoriesAreBounded) {
   EXPECT_EQ(NumInputs(), 25);
 }
 
+TEST_F(ServerLimitsTest, ATenantsSessionsAndTheirBytesAreBounded) {
+  Limits limits;
+  limits.tenant_sessions = 2;
+  limits.tenant_mib = 1;
+  Start(limits);
+  AddLongModel();
+  v1::AppendRequest request;
+  request.set_session_id(CreateSession(long_model_));
+  for (int i = 0; i < 500; ++i) request.mutable_input()->mutable_vocab_ids()->add_vocab_ids(i % 32);
+  const auto call = [&](const auto& method) {
+    Context context;
+    return method(&context);
+  };
+  v1::CreateSessionRequest creation;
+  creation.set_model(long_model_);
+  v1::CreateSessionResponse created;
+  const grpc::Status third = call([&](auto* context) {
+    return server_->stubs->session->CreateSession(context, creation, &created);
+  });
+  EXPECT_THAT(third, IsError(StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS", ""));
+  EXPECT_EQ(Metadata(third, "limit"), "tenant-sessions");
+  grpc::Status status;
+  v1::AppendResponse appended;
+  int64_t num_inputs = 0;
+  while (status.ok()) {
+    num_inputs = appended.num_inputs();
+    status = call([&](auto* context) {
+      return server_->stubs->session->Append(context, request, &appended);
+    });
+  }
+  EXPECT_THAT(status, IsError(StatusCode::RESOURCE_EXHAUSTED, "TENANT_BYTES", ""));
+  EXPECT_EQ(Metadata(status, "limit"), "tenant-mib");
+  EXPECT_EQ(Metadata(status, "max"), "1");
+  EXPECT_GT(num_inputs, 0);
+  EXPECT_THAT(Generate(Request(session_id_, "a", 1)),
+              IsError(StatusCode::RESOURCE_EXHAUSTED, "TENANT_BYTES", ""));
+  // What makes room is not refused.
+  v1::DeleteSessionRequest deletion;
+  deletion.set_session_id(request.session_id());
+  v1::DeleteSessionResponse deleted;
+  ASSERT_RPC_OK(call([&](auto* context) {
+    return server_->stubs->session->DeleteSession(context, deletion, &deleted);
+  }));
+  ASSERT_RPC_OK(Append("a"));
+}
+
 TEST_F(ServerLimitsTest, RequestsASecondAreBounded) {
   Limits limits;
   limits.tenant_requests_per_second = 1;
@@ -161,7 +209,7 @@ TEST_F(ServerLimitsTest, StreamsWaitAndTheQueueIsBounded) {
   Start(limits);
   AddLongModel();
   Context holder;
-  const Reader held = server_->stubs->generation->Generate(&holder, LongRequest());
+  const Reader held = narrow_->generation->Generate(&holder, LongRequest());
   v1::GenerateResponse event;
   ASSERT_TRUE(held->Read(&event));
   grpc::Status waited;
@@ -179,13 +227,37 @@ TEST_F(ServerLimitsTest, StreamsWaitAndTheQueueIsBounded) {
   EXPECT_EQ(NumInputs(), 1 + 3 + 2);
 }
 
+TEST_F(ServerLimitsTest, CancelOfAQueuedStreamLeavesTheRunningOneAlone) {
+  Limits limits;
+  limits.streams = 1;
+  Start(limits);
+  AddLongModel();
+  Context holder;
+  v1::GenerateRequest request = LongRequest();
+  request.mutable_output()->set_max_tokens(2'000);
+  const Reader held = narrow_->generation->Generate(&holder, request);
+  v1::GenerateResponse event;
+  ASSERT_TRUE(held->Read(&event));
+  Context gone;
+  const Reader queued = server_->stubs->generation->Generate(&gone, Request(session_id_, "abc", 2));
+  while (NumWaiting() == 0) std::this_thread::yield();
+  gone.TryCancel();
+  EXPECT_EQ(Finish(queued).error_code(), StatusCode::CANCELLED);
+  while (NumWaiting() > 0) std::this_thread::yield();
+  while (held->Read(&event)) {
+  }
+  ASSERT_RPC_OK(held->Finish());
+  EXPECT_EQ(event.finished().usage().num_generated_tokens(), 2'000);
+  EXPECT_EQ(NumInputs(), 0);
+}
+
 TEST_F(ServerLimitsTest, ShutdownSendsAwayWhoWaits) {
   Limits limits;
   limits.streams = 1;
   Start(limits);
   AddLongModel();
   Context holder;
-  const Reader held = server_->stubs->generation->Generate(&holder, LongRequest());
+  const Reader held = narrow_->generation->Generate(&holder, LongRequest());
   v1::GenerateResponse event;
   ASSERT_TRUE(held->Read(&event));
   grpc::Status waited;
@@ -232,8 +304,7 @@ TEST_F(ServerLimitsTest, AClientThatDoesNotReadHoldsItsStreamUpAndIsCutOff) {
   Start(limits);
   AddLongModel();
   grpc::ClientContext context;  // no deadline
-  const Stubs stubs(NarrowChannel(server_->rpc->address()));
-  const Reader reader = stubs.generation->Generate(&context, LongRequest());
+  const Reader reader = narrow_->generation->Generate(&context, LongRequest());
   while (server_->core.metrics->num_generated_tokens == 0) std::this_thread::yield();
   while (NumStreams() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_LT(server_->core.metrics->num_generated_tokens, 4'000);

@@ -214,6 +214,14 @@ TEST_F(ServerOperationsTest, ACheckMakesNothingAndNamesWhatWouldNotDo) {
   EXPECT_EQ(code, 1);
   EXPECT_THAT(text, HasSubstr("--resident-mib: want at most the machine's memory"));
   EXPECT_EQ(Check({"--queue", "513"}).first, 2);
+  // In a file too, and what is misspelt there.
+  const std::string config = directory_.path() + "/server.toml";
+  for (const char* line : {"queue = 513", "queue-second = 3", "metrics = \"9464\""}) {
+    std::ofstream(config) << line << "\n";
+    std::tie(code, text) = Check({"--config", config});
+    EXPECT_EQ(code, 2) << line;
+    EXPECT_THAT(text, HasSubstr(std::string(line).substr(0, 5))) << line;
+  }
   Program program(Arguments({"--metrics", "127.0.0.1:0"}), log_);
   const std::string address = program.ReadAddress();
   program.ReadLine();
