@@ -320,7 +320,7 @@ TEST_F(ServerLimitsTest, AHalfOpenConnectionIsFoundAndItsStreamEnds) {
   AddLongModel();
   FrozenRelay relay(server_->rpc->address());
   const Stubs stubs(NarrowChannel(relay.address()));
-  Context context;
+  grpc::ClientContext context;  // a deadline would end it too
   const Reader reader = stubs.generation->Generate(&context, LongRequest());
   v1::GenerateResponse event;
   ASSERT_TRUE(reader->Read(&event));
