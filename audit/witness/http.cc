@@ -43,11 +43,16 @@ class Connection {
   int socket() const { return socket_; }
 
   bool WaitFor(short events) const {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-    if (left <= 0) return false;
-    pollfd poll_fd{socket_, events, 0};
-    return poll(&poll_fd, 1, static_cast<int>(left)) == 1;
+    while (true) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+      if (left <= 0) return false;
+      pollfd poll_fd{socket_, events, 0};
+      const int ready = poll(&poll_fd, 1, static_cast<int>(left));
+      // A signal that has this thread wipe its stack, for one (server/wiping).
+      if (ready < 0 && errno == EINTR) continue;
+      return ready == 1;
+    }
   }
 
   bool Send(absl::string_view bytes) const {

@@ -273,6 +273,20 @@ TEST_F(ServerLimitsTest, ShutdownSendsAwayWhoWaits) {
   stopper.join();
 }
 
+TEST_F(ServerLimitsTest, WhatStillRunsWhenADrainIsOverIsUnavailable) {
+  Start({});
+  const auto entry = server_->core.sessions.Find(session_id_).value();
+  grpc::Status status;
+  entry->mutex.Lock();
+  std::thread caller([&] { status = Append("a"); });
+  while (server_->core.admission->counts().calls == 0) std::this_thread::yield();
+  std::thread stopper([&] { server_->rpc->Shutdown(0); });
+  caller.join();  // the client is told while the call still waits
+  entry->mutex.Unlock();
+  stopper.join();
+  EXPECT_EQ(status.error_code(), StatusCode::UNAVAILABLE) << status.error_message();
+}
+
 TEST_F(ServerLimitsTest, ACallWithoutADeadlineGetsOne) {
   Limits limits;
   limits.deadline_seconds = 1;
