@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "server/diagnostics/log.h"
+#include "server/identity_options.h"
 #include "server/limits/limits.h"
 
 namespace lethe {
@@ -54,6 +55,7 @@ struct ServerOptions {
   Limits limits;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
+  IdentityOptions identity;
 };
 
 // Nothing: run with *options. A number: exit with it (0 after --help, 2 for a usage error).

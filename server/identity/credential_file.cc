@@ -50,11 +50,14 @@ absl::Status CredentialFile::Read() {
   if (!file.is_open() || file.bad()) {
     return absl::NotFoundError(absl::StrCat(flag_, ": cannot read ", path_));
   }
+  const audit::Sha256Digest digest = audit::Sha256Of(text);
+  if (digest == text_) return parsed_;
+  text_ = digest;
   absl::StatusOr<std::vector<Credential>> credentials = ParseCredentials(text);
-  if (!credentials.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag_, ": ", path_, ": ", credentials.status().message()));
-  }
+  parsed_ = credentials.ok() ? absl::OkStatus()
+                             : absl::InvalidArgumentError(absl::StrCat(
+                                   flag_, ": ", path_, ": ", credentials.status().message()));
+  LETHE_RETURN_IF_ERROR(parsed_);
   list_ = std::make_shared<const std::vector<Credential>>(*std::move(credentials));
   return absl::OkStatus();
 }

@@ -56,7 +56,9 @@ class CredentialFile {
   Stamp stamp_ ABSL_GUARDED_BY(mutex_);
   // The file was so new when it was read that a later change may have the same times.
   bool is_fresh_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string reported_ ABSL_GUARDED_BY(mutex_);  // what the log says of the present version
+  std::string reported_ ABSL_GUARDED_BY(mutex_);        // what the log says of the present version
+  audit::Sha256Digest text_ ABSL_GUARDED_BY(mutex_){};  // of what was parsed last, with this result
+  absl::Status parsed_ ABSL_GUARDED_BY(mutex_);
   List list_ ABSL_GUARDED_BY(mutex_);
 };
 

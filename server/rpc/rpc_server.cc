@@ -62,11 +62,16 @@ void SetConnectionOptions(const RpcOptions& options, grpc::ServerBuilder* builde
   builder->AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
                               1 << GRPC_COMPRESS_NONE);
   builder->SetMaxReceiveMessageSize(options.max_message_bytes);
+  if (options.max_connection_seconds > 0) {
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                                options.max_connection_seconds * 1000);
+  }
 }
 
 }  // namespace
 
 struct RpcServer::Impl {
+  std::unique_ptr<TlsCredentials> tls;  // outlives the server, whose handshakes ask it
   std::vector<std::unique_ptr<grpc::Service>> services;
   std::unique_ptr<grpc::Server> server;
   bool shut_down = false;
@@ -98,7 +103,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
   }
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options.listen_address, grpc::InsecureServerCredentials(), &port);
+  if (options.tls.has_value()) {
+    LETHE_ASSIGN_OR_RETURN(rpc->impl_->tls, TlsCredentials::Open(*options.tls));
+  }
+  builder.AddListeningPort(
+      options.listen_address,
+      options.tls.has_value() ? rpc->impl_->tls->credentials() : grpc::InsecureServerCredentials(),
+      &port);
   SetConnectionOptions(options, &builder);
   grpc::ResourceQuota quota("lethe-server");
   quota.SetMaxThreads(kMaxThreads);
