@@ -1,6 +1,6 @@
 """Hostile HTTP/2 clients, each a function of Target; run as `attacks.py NAME PORT CERTIFICATES SECONDS`, which prints what it did as JSON.
 
-They hold a client certificate that the edge accepts ("bob"): the worst case is a tenant. Frames are made by hand, since a library
+Each holds a client certificate that the edge accepts (client-NAME): the worst case is a tenant. Frames are made by hand, since a library
 refuses to send what is sent here; header blocks come from python3-hpack. Everything is bounded in time, and goes to 127.0.0.1.
 """
 import json
@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from hpack import Encoder
+from hpack import Decoder, Encoder
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 8, 9
@@ -55,17 +55,36 @@ def hpack_string(text):
     return bytes(coded) + bytes([rest]) + text
 
 
+def frames(stream):
+    """The whole frames in these bytes: kind, flags, stream, payload."""
+    while len(stream) >= 9:
+        length = int.from_bytes(stream[:3], "big")
+        if len(stream) < 9 + length:
+            return
+        yield stream[3], stream[4], int.from_bytes(stream[5:9], "big"), stream[9:9 + length]
+        stream = stream[9 + length:]
+
+
+def grpc_statuses(received):
+    """Of everything that came on a connection."""
+    decoder = Decoder()
+    pairs = [pair for kind, _, _, payload in frames(received) if kind == HEADERS for pair in decoder.decode(payload)]
+    return [value for name, value in pairs if name == "grpc-status"]
+
+
 class Target:
     """Where to, until when, and what was done."""
 
-    def __init__(self, port, certificates, seconds):
+    def __init__(self, name, port, certificates, seconds):
         self.port = port
+        # An address and a certificate for each attack: what the edge holds against one of them is not held against the next.
+        self.address = f"127.0.1.{1 + sorted(ATTACKS).index(name) if name in ATTACKS else 0}"
         self.end = time.monotonic() + seconds
         self.counts = {"connections": 0, "refused": 0, "frames": 0, "bytes": 0}
         self.tls = None
         if certificates:
             self.tls = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
-            self.tls.load_cert_chain(f"{certificates}/client-bob.pem", f"{certificates}/client-bob.key")
+            self.tls.load_cert_chain(f"{certificates}/client-{name}.pem", f"{certificates}/client-{name}.key")
             self.tls.set_alpn_protocols(["h2"])
 
     def goes_on(self):
@@ -74,7 +93,7 @@ class Target:
     def connect(self, settings=b""):
         """A connection after the prefaces; None where the edge refused it."""
         try:
-            link = socket.create_connection(("127.0.0.1", self.port), 2)
+            link = socket.create_connection(("127.0.0.1", self.port), 2, (self.address, 0))
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.tls:
                 link = self.tls.wrap_socket(link, server_hostname="localhost")
@@ -82,7 +101,7 @@ class Target:
             link.settimeout(0.5)
         except OSError:
             self.counts["refused"] += 1
-            time.sleep(0.05)
+            time.sleep(0.01)
             return None
         self.counts["connections"] += 1
         return link
@@ -233,7 +252,9 @@ def hold(target, links):
 def slow_read(target):
     """Streams of text that is never taken: as many as there may be, with no window, or with a full socket."""
     session = os.environ["LETHE_ATTACK_SESSION"].encode()
-    message = b"\x0a" + bytes([len(session)]) + session + b"\x12\x04\x0a\x02hi" + b"\x2a\x05\x08\xe0\xd4\x03\x20\x01"
+    # session_id, prompt.text, output {max_tokens: 60,000, ignore_end_of_text}, remember = false
+    message = (b"\x0a" + bytes([len(session)]) + session + b"\x12\x04\x0a\x02hi" + b"\x2a\x06\x08\xe0\xd4\x03\x20\x01" +
+               b"\x30\x00")
     call = b"\0" + struct.pack("!I", len(message)) + message
     block = request("/lethe.v1.GenerationService/Generate")
     links = []
@@ -255,7 +276,7 @@ def slowloris(target):
                     read=False)
     for _ in range(40):
         try:
-            links.append(socket.create_connection(("127.0.0.1", target.port), 1))
+            links.append(socket.create_connection(("127.0.0.1", target.port), 1, (target.address, 0)))
         except OSError:
             target.counts["refused"] += 1
     while target.goes_on():
@@ -319,7 +340,7 @@ ATTACKS = {f.__name__: f for f in (
 
 
 def main(name, port, certificates, seconds):
-    target = Target(int(port), certificates, float(seconds))
+    target = Target(name, int(port), certificates, float(seconds))
     {**ATTACKS, "burn": burn}[name](target)
     print(json.dumps(target.counts))
 

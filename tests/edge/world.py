@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -99,8 +100,10 @@ def children(pid):
 class World:
     """A server, and an edge where one is named ("haproxy", "nghttpx"); a context manager."""
 
-    def __init__(self, edge=None, environment=None):
+    def __init__(self, edge=None, clients=("alice", "bob"), environment=None, server_port=None):
+        self.server_port = server_port  # given: of something else in the server's place
         self.edge_kind = edge
+        self.clients = clients
         self.edge_environment = environment or {}
         self.edge_program = need(edge) if edge else None
 
@@ -108,7 +111,8 @@ class World:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lethe-edge-"))
         self.processes = []
         try:
-            self._start_server()
+            if not self.server_port:
+                self._start_server()
             if self.edge_kind:
                 self.make_certificates()
                 self._start_edge()
@@ -139,7 +143,7 @@ class World:
 
     def make_certificates(self):
         self.certificates = self.directory / "certificates"
-        subprocess.run([SOURCE / "deploy/edge/certificates", self.certificates], check=True, capture_output=True)
+        run([SOURCE / "deploy/edge/certificates", self.certificates, "localhost", *self.clients])
         self.certificates.chmod(0o755)
 
     def _start_edge(self):
@@ -160,10 +164,17 @@ class World:
         return self._start("edge", [self.edge_program, "-db", "-f", SOURCE / "deploy/edge/haproxy.cfg"], environment)
 
     def _nghttpx(self):
-        return self._start("edge", [
-            self.edge_program, f"--conf={SOURCE}/deploy/edge/nghttpx.conf", f"--frontend=127.0.0.1,{self.edge_port}",
-            f"--backend=127.0.0.1,{self.server_port};;proto=h2", f"--verify-client-cacert={self.certificates}/ca.pem",
-            self.certificates / "edge.key", self.certificates / "edge.pem"])
+        conf = (SOURCE / "deploy/edge/nghttpx.conf").read_text()
+        for name, value in {"frontend": f"127.0.0.1,{self.edge_port}", "backend": f"127.0.0.1,{self.server_port};;proto=h2",
+                            "private-key-file": f"{self.certificates}/edge.key",
+                            "certificate-file": f"{self.certificates}/edge.pem",
+                            "verify-client-cacert": f"{self.certificates}/ca.pem"}.items():
+            conf, count = re.subn(f"^{name}=.*$", f"{name}={value}", conf, flags=re.M)
+            if count != 1:
+                raise AssertionError(f"nghttpx.conf has {count} lines {name}=")
+        own = self.directory / "nghttpx.conf"
+        own.write_text(conf)
+        return self._start("edge", [self.edge_program, f"--conf={own}"])
 
     def channel(self, client="alice", direct=False, options=()):
         """To the edge with the client's certificate (None: without one), or directly to the server."""
@@ -174,6 +185,64 @@ class World:
         pair = (None, None) if client is None else (read(f"client-{client}.key"), read(f"client-{client}.pem"))
         return grpc.secure_channel(f"127.0.0.1:{self.edge_port}",
                                    grpc.ssl_channel_credentials(read("ca.pem"), *pair), options=options)
+
+
+class HeaderCatcher:
+    """An HTTP/2 server without TLS that keeps the headers of the last request and answers UNAVAILABLE: the one stand-in for
+    lethe-server, where what matters is what the edge sends it. A context manager."""
+
+    def __enter__(self):
+        self.headers = []
+        self.links = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        # Shut down, for a close alone does not wake who waits in accept().
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join(1)
+        for link in [self.listener, *self.links]:
+            link.close()
+
+    def _serve(self):
+        import h2.config
+        import h2.connection
+        import h2.events
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self.listener.accept()
+                self.links.append(link)
+                connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+                connection.initiate_connection()
+                link.sendall(connection.data_to_send())
+                while data := link.recv(65536):
+                    for event in connection.receive_data(data):
+                        if isinstance(event, h2.events.RequestReceived):
+                            self.headers = [tuple(header) for header in event.headers]
+                            connection.send_headers(event.stream_id, [
+                                (":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "14")], end_stream=True)
+                    link.sendall(connection.data_to_send())
+
+
+def run(arguments):
+    """A program that ends with 0; its output."""
+    done = subprocess.run([str(a) for a in arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"{arguments[0]} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def main():
+    """Runs the calling module's tests. A run in which every case was skipped ends with 77, which ctest counts as skipped."""
+    result = unittest.main(exit=False, verbosity=2).result
+    for case, why in result.skipped:
+        print(f"Skipped: {case}: {why}")
+    if not result.wasSuccessful() or result.testsRun == 0:
+        sys.exit(1)
+    sys.exit(77 if len(result.skipped) == result.testsRun else 0)
 
 
 def generate_stubs(folder):
