@@ -84,7 +84,8 @@ class Target:
         self.tls = None
         if certificates:
             self.tls = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
-            self.tls.load_cert_chain(f"{certificates}/client-{name}.pem", f"{certificates}/client-{name}.key")
+            pair = f"{certificates}/client-{name.replace('_', '-')}"
+            self.tls.load_cert_chain(f"{pair}.pem", f"{pair}.key")
             self.tls.set_alpn_protocols(["h2"])
 
     def goes_on(self):

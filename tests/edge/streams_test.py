@@ -201,6 +201,19 @@ class HaproxyTest(Behaviour, unittest.TestCase):
         self.assertIn(("te", "trailers"), headers)
 
 
+class IdentityTest(unittest.TestCase):
+    def test_the_server_takes_the_identity_that_the_edge_passes_on(self):
+        with world.World("haproxy", clients=["alice", "bob"], identities=True) as here:
+            with here.channel("alice") as alice, here.channel("bob") as bob:
+                mine = session_grpc.SessionServiceStub(alice).CreateSession(session.CreateSessionRequest()).session.session_id
+                request = session.GetSessionRequest(session_id=mine)
+                forged = [("x-lethe-client-cert-sha256", here.fingerprints["alice"])]
+                self.assertEqual(session_grpc.SessionServiceStub(alice).GetSession(request).session.session_id, mine)
+                with self.assertRaises(grpc.RpcError) as caught:
+                    session_grpc.SessionServiceStub(bob).GetSession(request, metadata=forged)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+
 class NghttpxTest(Behaviour, unittest.TestCase):
     EDGE = "nghttpx"
 

@@ -98,9 +98,11 @@ def children(pid):
 
 
 class World:
-    """A server, and an edge where one is named ("haproxy", "nghttpx"); a context manager."""
+    """A server, and an edge where one is named ("haproxy", "nghttpx"); a context manager. With identities=True the server asks for
+    credentials: each client's certificate is a tenant's of the same name, with every role, and edge and server use mutual TLS."""
 
-    def __init__(self, edge=None, clients=("alice", "bob"), environment=None, server_port=None):
+    def __init__(self, edge=None, clients=("alice", "bob"), environment=None, server_port=None, identities=False):
+        self.identities = identities
         self.server_port = server_port  # given: of something else in the server's place
         self.edge_kind = edge
         self.clients = clients
@@ -111,10 +113,11 @@ class World:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lethe-edge-"))
         self.processes = []
         try:
+            if self.edge_kind:
+                self._make_certificates()
             if not self.server_port:
                 self._start_server()
             if self.edge_kind:
-                self.make_certificates()
                 self._start_edge()
         except BaseException:
             self.__exit__()
@@ -133,7 +136,7 @@ class World:
 
     def _start_server(self):
         self.server = self._start("server", [BINARY / "bin/lethe-server", "--model", MODEL, "--data", self.directory / "data",
-                                             "--listen", "127.0.0.1:0"])
+                                             "--listen", "127.0.0.1:0", *(self._identity_options() if self.identities else [])])
         line = wait_for(lambda: re.search(r"listening on (\S+):(\d+)\n", self.server.text()) or not self.server.alive(),
                         "lethe-server listens")
         if line is True:
@@ -141,10 +144,19 @@ class World:
         self.server_port = int(line[2])
         self.trust = self.directory / "data/trust.txt"
 
-    def make_certificates(self):
+    def _make_certificates(self):
         self.certificates = self.directory / "certificates"
-        run([SOURCE / "deploy/edge/certificates", self.certificates, "localhost", *self.clients])
-        self.certificates.chmod(0o755)
+        printed = run([SOURCE / "deploy/edge/certificates", self.certificates, "localhost", *self.clients])
+        self.fingerprints = {name: digest for digest, name in (line.split() for line in printed.splitlines())}
+
+    def _identity_options(self):
+        if not has_identities():
+            raise unittest.SkipTest("this lethe-server has no --edge-cert-sha256")
+        known = self.directory / "clients"
+        known.write_text("".join(f"{name} {name} user,eraser,auditor never {self.fingerprints[name]}\n" for name in self.clients))
+        folder = self.certificates
+        return ["--tls-cert", folder / "server.pem", "--tls-key", folder / "server.key", "--client-ca", folder / "ca.pem",
+                "--client-certificates", known, "--edge-cert-sha256", self.fingerprints["edge"]]
 
     def _start_edge(self):
         self.edge_port = free_port()
@@ -159,6 +171,9 @@ class World:
                        "LETHE_EDGE_CERTIFICATE": str(self.certificates / "edge.pem"),
                        "LETHE_EDGE_CLIENT_CA": str(self.certificates / "ca.pem"),
                        "LETHE_SERVER": f"127.0.0.1:{self.server_port}", **self.edge_environment}
+        if self.identities:
+            environment |= {"LETHE_EDGE_IDENTITY": str(self.certificates / "edge-identity.pem"),
+                            "LETHE_SERVER_CA": str(self.certificates / "ca.pem")}
         if os.geteuid() != 0:
             environment["LETHE_EDGE_KEEP_USER"] = "1"
         return self._start("edge", [self.edge_program, "-db", "-f", SOURCE / "deploy/edge/haproxy.cfg"], environment)
@@ -185,6 +200,10 @@ class World:
         pair = (None, None) if client is None else (read(f"client-{client}.key"), read(f"client-{client}.pem"))
         return grpc.secure_channel(f"127.0.0.1:{self.edge_port}",
                                    grpc.ssl_channel_credentials(read("ca.pem"), *pair), options=options)
+
+
+def has_identities():
+    return "--edge-cert-sha256" in run([BINARY / "bin/lethe-server", "--help"])
 
 
 class HeaderCatcher:
