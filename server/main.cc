@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -20,6 +19,7 @@
 #include "audit/witness/witness_client.h"
 #include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
+#include "server/identity/authenticator.h"
 #include "server/model/numerics_id.h"
 #include "server/options.h"
 #include "server/process_setup.h"
@@ -71,10 +71,27 @@ absl::Status LoadModels(const ServerOptions& options, ServerCore* core) {
   return absl::OkStatus();
 }
 
-// Of an address that gRPC listens on: 127.0.0.0/8, [::1], localhost or a unix socket.
-bool IsLoopback(absl::string_view address) {
-  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "[::1]:") ||
-         absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "unix:");
+// Null: nobody is asked for one.
+absl::StatusOr<std::unique_ptr<const Authenticator>> AuthenticatorOf(
+    const IdentityOptions& options) {
+  std::unique_ptr<const Authenticator> authenticator;
+  if (!options.asks_for_credentials()) return authenticator;
+  AuthenticatorOptions wanted{options.tokens_path, options.certificates_path, std::nullopt};
+  if (!options.edge_certificate.empty()) {
+    LETHE_ASSIGN_OR_RETURN(wanted.edge_certificate, ParseFingerprint(options.edge_certificate));
+  }
+  LETHE_ASSIGN_OR_RETURN(authenticator, Authenticator::Open(wanted));
+  return authenticator;
+}
+
+RpcOptions RpcOptionsOf(const ServerOptions& options) {
+  RpcOptions rpc{options.listen_address, options.max_message_bytes, std::nullopt, 0};
+  const IdentityOptions& identity = options.identity;
+  if (identity.tls_certificate_path.empty()) return rpc;
+  rpc.tls = TlsFiles{identity.tls_certificate_path, identity.tls_key_path, identity.client_ca_path,
+                     identity.requires_client_certificate()};
+  rpc.max_connection_seconds = identity.max_connection_minutes * 60;
+  return rpc;
 }
 
 // Whoever was not answered asks again; nothing may be done that is not on disk.
@@ -226,6 +243,7 @@ absl::Status Run(const ServerOptions& options) {
   core.on_failure = EndProcess;
   core.max_vectors = options.max_vectors;
   core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
+  LETHE_ASSIGN_OR_RETURN(core.authenticator, AuthenticatorOf(options.identity));
   LETHE_ASSIGN_OR_RETURN(LogPolicy log_policy, PolicyOf(options));
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
                          DataDirectory::Open(options.data_directory, options.origin, EndProcess,
@@ -245,15 +263,14 @@ absl::Status Run(const ServerOptions& options) {
   NumericsId();  // the self-test runs before the first call, not in it
   LETHE_ASSIGN_OR_RETURN(const RecoverySummary summary, Recover(*data, &core));
   if (options.check) return Check(summary, core);
-  LETHE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RpcServer> server,
-      RpcServer::Start(&core, {options.listen_address, options.max_message_bytes}));
+  LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                         RpcServer::Start(&core, RpcOptionsOf(options)));
   core.subjects.Resume();
   std::printf("lethe-server listening on %s\n", server->address().c_str());
   std::printf("trust file for auditors: %s\n", data->trust_path().c_str());
   std::fflush(stdout);
-  if (!IsLoopback(server->address())) {
-    LogInfo(absl::StrCat("no authentication yet: whoever reaches ", server->address(),
+  if (core.authenticator == nullptr && options.identity.anonymous_beyond_loopback) {
+    LogInfo(absl::StrCat("no credential is asked for: whoever reaches ", server->address(),
                          " can read, change and delete every session"));
   }
   if (const absl::Status frozen = data->log()->frozen(); !frozen.ok()) {

@@ -147,7 +147,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
          "keys [the --data directory's name with -ledger behind it]")
       ->type_name("DIR");
   app.add_option("--listen", options->listen_address,
-                 "Address to serve on, without encryption; port 0 takes any free port")
+                 "Address to serve on; port 0 takes any free port. Beyond this machine it wants "
+                 "--tls-cert, --tokens or --client-certificates, and the edge")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::string(ParseListenAddress(text).status().message());
@@ -168,6 +169,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "After SIGTERM or SIGINT, how long running calls may go on")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
+  AddIdentityOptions(&app, &options->identity);
   AddLogLevel(&app, options);
   app.footer(
       "The first line on standard output is `lethe-server listening on HOST:PORT`. "
@@ -179,6 +181,10 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                              !options->restore_log.empty();
     if (options->model_directories.empty() && !options->no_model && !changes_key) {
       throw CLI::RequiredError("--model (or --no-model)");
+    }
+    const absl::Status exposure = CheckExposure(options->identity, options->listen_address);
+    if (!exposure.ok()) {
+      throw CLI::ValidationError(std::string(exposure.message()));
     }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

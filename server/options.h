@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "server/diagnostics/log.h"
+#include "server/identity_options.h"
 
 namespace lethe {
 
@@ -47,6 +48,7 @@ struct ServerOptions {
   int max_message_bytes = 8 << 20;
   int drain_seconds = 10;
   LogLevel log_level = LogLevel::kInfo;
+  IdentityOptions identity;
 };
 
 // Nothing: run with *options. A number: exit with it (0 after --help, 2 for a usage error).

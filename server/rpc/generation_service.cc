@@ -219,7 +219,7 @@ class GenerationService final : public v1::GenerationService::Service {
   grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest* request,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override {
     return Serve("Generate", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(entry->CheckHasModel());
       LETHE_ASSIGN_OR_RETURN(const GenerateCommand command, ReadRequest(*request, *entry->model));
       WriterSink writer_sink(entry->model->config().name, writer);

@@ -4,12 +4,25 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/status_macros.h"
 #include "server/diagnostics/log.h"
 #include "server/error/error_info.h"
+#include "server/identity/method_access.h"
+#include "server/rpc/call_credentials.h"
 #include "server/rpc/status_conversion.h"
 #include "server/wiping/dead_stacks.h"
 
 namespace lethe {
+
+absl::Status GrpcCall::Admit(const char* method) {
+  if (core_->authenticator == nullptr) {
+    principal_ = LocalPrincipal();
+  } else {
+    LETHE_ASSIGN_OR_RETURN(principal_,
+                           core_->authenticator->Authenticate(CredentialsOf(*context_)));
+  }
+  return CheckRole(method, principal_);
+}
 
 absl::Status GrpcCall::Check() const {
   if (context_->deadline() <= std::chrono::system_clock::now()) {
@@ -30,8 +43,9 @@ __attribute__((noinline)) grpc::Status Handle(
     const char* method, const grpc::ServerContext* context, const ServerCore* core,
     const std::function<absl::Status(const Call&)>& handler) {
   const auto start = std::chrono::steady_clock::now();
-  const GrpcCall call(context, core);
+  GrpcCall call(context, core);
   absl::Status status = call.Check();
+  if (status.ok()) status = call.Admit(method);
   if (status.ok()) status = handler(call);
   const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - start);

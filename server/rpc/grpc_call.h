@@ -4,7 +4,8 @@
 // Shapes:    none.
 // Units:     none.
 // Requires:  context and core outlive the call.
-// Rejects:   Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first). gRPC is asked
+// Rejects:   Serve: UNAUTHENTICATED and PERMISSION_DENIED (server/identity) before the handler, when the core has an
+//            authenticator; each call by what it brings itself. Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first). gRPC is asked
 //            for a cancellation at most every kLookInterval: asking polls its queue, which costs
 //            as much as a fifth of a lethe-tiny token.
 // Effects:   Serve logs method, code and time at level debug, internal errors at level error; never
@@ -31,13 +32,17 @@ class GrpcCall : public Call {
  public:
   GrpcCall(const grpc::ServerContext* context, const ServerCore* core)
       : context_(context), core_(core) {}
+  // Who calls, once and before anything else, and whether they may.
+  absl::Status Admit(const char* method);
   absl::Status Check() const override;
   static constexpr std::chrono::milliseconds kLookInterval{5};
   bool stopping() const override { return core_->stopping.load(std::memory_order_relaxed); }
+  const Principal& principal() const override { return principal_; }
 
  private:
   const grpc::ServerContext* const context_;
   const ServerCore* const core_;
+  Principal principal_;
   // When gRPC is asked next; written by whoever asks, so two threads may ask at once.
   mutable std::atomic<std::chrono::steady_clock::time_point> next_look_{};
 };

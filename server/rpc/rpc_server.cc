@@ -42,6 +42,7 @@ constexpr std::chrono::seconds kStopGrace{2};
 }  // namespace
 
 struct RpcServer::Impl {
+  std::unique_ptr<TlsCredentials> tls;  // outlives the server, whose handshakes ask it
   std::vector<std::unique_ptr<grpc::Service>> services;
   std::unique_ptr<grpc::Server> server;
   bool shut_down = false;
@@ -73,7 +74,17 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
   }
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options.listen_address, grpc::InsecureServerCredentials(), &port);
+  if (options.tls.has_value()) {
+    LETHE_ASSIGN_OR_RETURN(rpc->impl_->tls, TlsCredentials::Open(*options.tls));
+  }
+  builder.AddListeningPort(
+      options.listen_address,
+      options.tls.has_value() ? rpc->impl_->tls->credentials() : grpc::InsecureServerCredentials(),
+      &port);
+  if (options.max_connection_seconds > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               options.max_connection_seconds * 1000);
+  }
   // Without this a second server on the same port starts silently and gets half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);

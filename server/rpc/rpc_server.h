@@ -4,7 +4,7 @@
 // Shapes:    none.
 // Units:     seconds, bytes.
 // Requires:  core outlives the server.
-// Rejects:   Start: INVALID_ARGUMENT for an address that is not HOST:PORT; UNAVAILABLE when the
+// Rejects:   Start: INVALID_ARGUMENT for an address that is not HOST:PORT and for TLS files that cannot be used; UNAVAILABLE when the
 //            address cannot be listened on (in use, not ours). Calls: UNIMPLEMENTED when the request is compressed.
 // Effects:   Start serves until Shutdown or destruction. Shutdown: health says NOT_SERVING, no call
 //            is accepted any more, running calls may go on for drain_seconds, then streams end with
@@ -15,17 +15,22 @@
 #define LETHE_SERVER_RPC_RPC_SERVER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 
 #include "server/rpc/server_core.h"
+#include "server/rpc/tls_credentials.h"
 
 namespace lethe {
 
 struct RpcOptions {
   std::string listen_address;  // "127.0.0.1:7070"; port 0 = any free port
   int max_message_bytes = 8 << 20;
+  std::optional<TlsFiles> tls = std::nullopt;  // absent: plain text
+  int max_connection_seconds =
+      0;  // a connection takes new calls for so long, running ones go on; 0 = for ever
 };
 
 class RpcServer {

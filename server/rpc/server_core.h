@@ -15,12 +15,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 
 #include "server/certification/audit_trail.h"
 #include "server/forget_subject/subject_forgetter.h"
+#include "server/identity/authenticator.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/model_set.h"
 #include "server/session_registry/session_registry.h"
@@ -37,6 +39,8 @@ struct ServerCore {
   size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session
   int64_t max_vectors = 65'536;                          // that a vector session holds
   AuditTrail trail;
+  // Null: no credential is asked for, and every call is the local principal's.
+  std::unique_ptr<const Authenticator> authenticator;
   // Something that was to be erased may be there still: ends the process.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
   SubjectForgetter subjects{{&sessions, &scheduler, &trail}};

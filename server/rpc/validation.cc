@@ -33,10 +33,11 @@ absl::Status CheckSessionPageToken(const std::string& page_token) {
   return InvalidFieldError("page_token", "next_page_token of the same listing, or empty");
 }
 
-absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core,
+absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core, const Call& call,
                                                           const std::string& session_id) {
   LETHE_RETURN_IF_ERROR(CheckSessionId(session_id));
-  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<SessionEntry> entry, core.sessions.Find(session_id));
+  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<SessionEntry> entry,
+                         core.sessions.Find(call.principal().tenant, session_id));
   LETHE_RETURN_IF_ERROR(entry->Availability());
   return entry;
 }

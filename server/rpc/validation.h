@@ -37,8 +37,8 @@ inline constexpr size_t kHeadNameBytesMax = 128;
 absl::Status CheckSessionId(const std::string& session_id);
 // Empty or a session id.
 absl::Status CheckSessionPageToken(const std::string& page_token);
-// The session of a syntactically valid id.
-absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core,
+// The session of a syntactically valid id, if it is the caller's tenant's.
+absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core, const Call& call,
                                                           const std::string& session_id);
 
 absl::Status CheckRequestId(const std::string& request_id);

@@ -64,5 +64,69 @@ TEST(ServerOptionsTest, WhatIsWrongIsNamed) {
   }
 }
 
+// Beyond loopback each of TLS, credentials and the edge is wanted, or waived by its own name.
+TEST(ServerOptionsTest, ExposureIsRefusedUnlessEachFlagAllowsIt) {
+  const std::vector<const char*> tls = {"--tls-cert", "c", "--tls-key", "k"};
+  const std::vector<const char*> tokens = {"--tokens", "t"};
+  const std::string hex(64, 'a');
+  const std::vector<const char*> edge = {"--client-ca", "ca", "--edge-cert-sha256", hex.c_str()};
+  const char* const plaintext = "--insecure-plaintext-beyond-loopback";
+  const char* const anonymous = "--insecure-anonymous-beyond-loopback";
+  const char* const direct = "--direct-beyond-loopback";
+  const auto parse = [](const char* address, std::vector<std::vector<const char*>> groups) {
+    std::vector<const char*> words = {"--no-model", "--listen", address};
+    for (const auto& group : groups) words.insert(words.end(), group.begin(), group.end());
+    return Parse(words);
+  };
+  for (const char* loopback : {"127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "localhost:0"}) {
+    EXPECT_EQ(parse(loopback, {}).code, std::nullopt) << loopback;
+  }
+  for (const char* beyond : {"0.0.0.0:0", "[::]:0", "10.0.0.1:1", "127.example.com:1",
+                             "server.example:1", "localhost.example:1"}) {
+    for (const auto& [groups, flag] :
+         std::vector<std::pair<std::vector<std::vector<const char*>>, const char*>>{
+             {{}, plaintext},
+             {{tokens, {anonymous, direct}}, plaintext},
+             {{tls}, anonymous},
+             {{tls, {plaintext, direct}}, anonymous},
+             {{tls, tokens}, direct},
+             {{tls, tokens, {plaintext, anonymous}}, direct}}) {
+      const Parsed parsed = parse(beyond, groups);
+      EXPECT_EQ(parsed.code, 2) << beyond;
+      EXPECT_THAT(parsed.err, HasSubstr(flag)) << beyond;
+    }
+    for (const std::vector<std::vector<const char*>>& groups :
+         std::vector<std::vector<std::vector<const char*>>>{
+             {{plaintext, anonymous, direct}}, {tls, tokens, {direct}}, {tls, tokens, edge}}) {
+      const Parsed parsed = parse(beyond, groups);
+      EXPECT_EQ(parsed.code, std::nullopt) << beyond << parsed.err;
+    }
+  }
+}
+
+TEST(ServerOptionsTest, IdentityOptionsWantEachOther) {
+  const std::string hex(64, 'a');
+  struct Line {
+    std::vector<const char*> words;
+    const char* text;
+  };
+  for (const Line& line : std::vector<Line>{
+           {{"--tls-cert", "c"}, "--tls-cert wants --tls-key"},
+           {{"--tls-key", "k"}, "--tls-key wants --tls-cert"},
+           {{"--client-ca", "a", "--tokens", "t"}, "--client-ca wants --tls-cert"},
+           {{"--tls-cert", "c", "--tls-key", "k", "--client-ca", "a"},
+            "--client-ca wants --client-certificates (or --tokens)"},
+           {{"--client-certificates", "c"}, "--client-certificates wants --client-ca"},
+           {{"--edge-cert-sha256", hex.c_str()}, "--edge-cert-sha256 wants --client-ca"},
+           {{"--edge-cert-sha256", "ab"}, "--edge-cert-sha256: want 64 hex digits"},
+           {{"--max-connection-minutes", "-1"}, "--max-connection-minutes: "}}) {
+    std::vector<const char*> words = {"--no-model"};
+    words.insert(words.end(), line.words.begin(), line.words.end());
+    const Parsed parsed = Parse(words);
+    EXPECT_EQ(parsed.code, 2) << line.text;
+    EXPECT_THAT(parsed.err, HasSubstr(line.text));
+  }
+}
+
 }  // namespace
 }  // namespace lethe
