@@ -18,7 +18,10 @@ USER lethe
 # The second is the erasure ledger: needed to start, no part of a backup of the first.
 VOLUME /var/lib/lethe /var/lib/lethe-ledger
 EXPOSE 7070
-ENTRYPOINT ["lethe-server", "--model", "/usr/share/lethe/models/lethe-tiny", "--data", "/var/lib/lethe", "--listen", "0.0.0.0:7070"]
+# Inside a container 0.0.0.0 is the container's own network. Publish the port on the host's loopback alone (-p 127.0.0.1:7070:7070), or give
+# --tokens, --tls-cert and --tls-key and leave these flags out: docs/security.md.
+ENTRYPOINT ["lethe-server", "--model", "/usr/share/lethe/models/lethe-tiny", "--data", "/var/lib/lethe", "--listen", "0.0.0.0:7070", \
+            "--insecure-plaintext-beyond-loopback", "--insecure-anonymous-beyond-loopback", "--direct-beyond-loopback"]
 
 # The CUDA tool kit comes from NVIDIA's image; everything else is Debian 12 as above. The runtime is linked statically.
 FROM build AS cuda-build

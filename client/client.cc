@@ -3,12 +3,11 @@
 #include <chrono>
 #include <utility>
 
+#include "client/channel.h"
 #include "client/message_check.h"
 #include "client/rpc_status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 
 #include "kernels/base/status_macros.h"
 #include "lethe/v1/audit.grpc.pb.h"
@@ -83,8 +82,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ConnectOptions& op
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
-  const std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                         MakeChannel(options, arguments));
   // gRPC 1.51 reads connect()'s errno late: where Abseil counts the processors in between and there is
   // no /sys, a connection that was being made fails with ENOENT. The next attempt does not. Whether
   // one succeeded is for the first call to say.

@@ -7,7 +7,7 @@
 // Shapes:    none.
 // Units:     timeouts in seconds.
 // Requires:  none.
-// Rejects:   Connect: INVALID_ARGUMENT for an empty address or a timeout that is not positive. Every
+// Rejects:   Connect: INVALID_ARGUMENT for an empty address or a timeout that is not positive, and as MakeChannel (channel.h). Every
 //            call: the server's status code and message, its ErrorInfo as the payload kErrorInfoType
 //            (error_text.h reads it) and the mark kRpcStatusType; UNAVAILABLE when no server answers,
 //            DEADLINE_EXCEEDED. Before any call and without the mark: INVALID_ARGUMENT for a text
@@ -46,6 +46,11 @@ inline constexpr char kServerAddressType[] = "type.lethe.dev/server-address";
 struct ConnectOptions {
   std::string address;     // host:port
   double timeout_s = 600;  // deadline of every call
+  // PEM texts. With tls_ca the connection is TLS, to a server whose certificate is of that CA and for the address's host.
+  std::string tls_ca{};
+  std::string tls_certificate{};
+  std::string tls_key{};
+  std::string token{};  // sent with every call: over TLS, or to this machine
 };
 
 class Client {

@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 
 #include "audit/witness/witness_client.h"
+#include "server/limit_options.h"
+#include "server/metrics/metrics_server.h"
 #include "server/rpc/listen_address.h"
 
 namespace lethe {
@@ -33,6 +35,34 @@ void AddLogLevel(CLI::App* app, ServerOptions* options) {
           ""))
       ->type_name("LEVEL")
       ->default_str("info");
+  const auto set_format = [options](const std::string& name) {
+    options->log_format = name == "json" ? LogFormat::kJson : LogFormat::kText;
+  };
+  app->add_option_function<std::string>("--log-format", set_format,
+                                        "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->default_str("text");
+}
+
+// What is beside the API: health is always served.
+void AddOperationOptions(CLI::App* app, ServerOptions* options) {
+  app->add_option("--metrics", options->metrics_address,
+                  "Address of Prometheus metrics (/metrics, /livez, /readyz), plain HTTP without "
+                  "content; port 0 takes any free port [none]")
+      ->check(CLI::Validator(
+          [](const std::string& text) { return std::string(CheckMetricsAddress(text).message()); },
+          ""))
+      ->type_name("HOST:PORT");
+  app->add_flag("--reflection", options->reflection,
+                "Let clients ask for the API's descriptors (gRPC server reflection)");
+  app->add_option("--keepalive-seconds", options->keepalive_seconds,
+                  "After so long without a word of a client it is sent a ping")
+      ->check(CLI::Range(1, 7200))
+      ->capture_default_str();
+  app->add_option("--keepalive-timeout-seconds", options->keepalive_timeout_seconds,
+                  "How long a client may take to answer a ping until its calls are cancelled")
+      ->check(CLI::Range(1, 7200))
+      ->capture_default_str();
 }
 
 CLI::Validator LogName() {
@@ -120,6 +150,7 @@ void AddSessionOptions(CLI::App* app, ServerOptions* options) {
 std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options) {
   options->compute_threads =
       static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+  SetMemoryDefaults(options);
   CLI::App app{
       "lethe-server: streams text from models with a memory per session, and proves that it "
       "forgot.\n"
@@ -127,6 +158,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       "lethe-server"};
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
+  app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt limit would be none
   CLI::Option* model =
       app.add_option("--model", options->model_directories,
                      "Model directory (docs/model-format.md); may be given several times")
@@ -135,7 +167,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       ->excludes(model);
   app.add_flag(
       "--check", options->check,
-      "Read every stored session, name those that are damaged, and exit: 0 = none, 1 = some");
+      "Check options, files, ports and models, read every stored session, name those that are "
+      "damaged, and exit: 0 = all is well, 1 = not, 2 = an option is wrong");
   app.add_option("--data", options->data_directory,
                  "Directory for sessions, keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")
@@ -147,7 +180,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
          "keys [the --data directory's name with -ledger behind it]")
       ->type_name("DIR");
   app.add_option("--listen", options->listen_address,
-                 "Address to serve on, without encryption; port 0 takes any free port")
+                 "Address to serve on; port 0 takes any free port. Beyond this machine it wants "
+                 "--tls-cert, --tokens or --client-certificates, and the edge")
       ->check(CLI::Validator(
           [](const std::string& text) {
             return std::string(ParseListenAddress(text).status().message());
@@ -168,6 +202,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "After SIGTERM or SIGINT, how long running calls may go on")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
+  AddIdentityOptions(&app, &options->identity);
+  AddLimitOptions(&app, &options->limits);
+  AddOperationOptions(&app, options);
   AddLogLevel(&app, options);
   app.footer(
       "The first line on standard output is `lethe-server listening on HOST:PORT`. "
@@ -179,6 +216,10 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                              !options->restore_log.empty();
     if (options->model_directories.empty() && !options->no_model && !changes_key) {
       throw CLI::RequiredError("--model (or --no-model)");
+    }
+    const absl::Status exposure = CheckExposure(options->identity, options->listen_address);
+    if (!exposure.ok()) {
+      throw CLI::ValidationError(std::string(exposure.message()));
     }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

@@ -39,6 +39,7 @@ void AddAuditConsistencyCommand(CLI::App& audit, Context& context);  // audit co
 void AddAuditExportCommands(CLI::App& audit, Context& context);      // audit export|fsck
 void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
 void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain
+void AddTokenCommands(CLI::App& app, Context& context);   // token new
 void AddDoctorCommand(CLI::App& app, Context& context);   // doctor
 void AddBenchCommand(CLI::App& app, Context& context);    // bench
 void AddPaperCommand(CLI::App& app, Context& context);    // paper

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/commands/option_checks.h"
+#include "client/commands/connection.h"
 #include "client/commands/report.h"
 #include "client/error_text.h"
 
@@ -19,8 +19,8 @@ std::string Dump(const Json& value) {
 
 absl::StatusOr<Client*> Context::client() {
   if (client_ == nullptr) {
-    LETHE_RETURN_IF_ERROR(CheckAddress("--server (or LETHE_SERVER)", options_.server));
-    auto client = Client::Connect({.address = options_.server, .timeout_s = options_.timeout_s});
+    LETHE_ASSIGN_OR_RETURN(const ConnectOptions connect, ReadConnectOptions(options_));
+    auto client = Client::Connect(connect);
     if (!client.ok()) {
       return client.status();
     }

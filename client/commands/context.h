@@ -5,7 +5,7 @@
 // Shapes:    none.
 // Units:     timeout in seconds.
 // Requires:  Io's streams outlive the context.
-// Rejects:   client(): as Client::Connect, and INVALID_ARGUMENT for a --server that is not HOST:PORT.
+// Rejects:   client(): as Client::Connect and ReadConnectOptions (connection.h).
 // Effects:   Finish sets the exit code and writes what failed to the error stream (as one JSON object
 //            with --json): 1 for a status that a call returned (refused by the server, or no server),
 //            3 for DATA_LOSS found here (a check failed), 2 for every other one (wrong usage).
@@ -50,6 +50,10 @@ inline absl::Status OutputError() {
 
 struct GlobalOptions {
   std::string server = "127.0.0.1:7070";
+  std::string tls_ca_path;  // empty: plain text
+  std::string tls_certificate_path;
+  std::string tls_key_path;
+  std::string token_path;
   double timeout_s = 600;
   bool json = false;
 };

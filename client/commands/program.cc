@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/commands/commands.h"
+#include "client/commands/connection.h"
 #include "client/commands/option_checks.h"
 #include "client/commands/usage_text.h"
 
@@ -24,10 +25,7 @@ constexpr char kFooter[] =
     "or no server, 2 wrong usage, 3 verification failed. docs/cli.md has every command.";
 
 void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
-  app.add_option("--server", options.server, "HOST:PORT of the server")
-      ->envname("LETHE_SERVER")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
+  AddConnectionOptions(app, options);
   app.add_option("--timeout", options.timeout_s, "Seconds that a call may take")
       ->check(Number("from 0.001 to 1e9", 0.001, 1e9))
       ->capture_default_str();
@@ -52,6 +50,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddModelsCommands(app, context);
   AddDigestCommand(app, context);
   AddDoctorCommand(app, context);
+  AddTokenCommands(app, context);
   AddBenchCommand(app, context);
   AddPaperCommand(app, context);
 }

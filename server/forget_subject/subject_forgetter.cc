@@ -98,7 +98,7 @@ absl::Status SubjectForgetter::Recover(SessionStore* store, int64_t num_unserved
     absl::Status status = LoadJob(&job->rows, &job->job);
     if (incomplete.count(number) > 0) status = absl::DataLossError("stored job: rows are missing");
     if (status.ok() && job->job.stage != JobStage::kDone &&
-        tools_.sessions->fence()->IsClosed(job->job.label)) {
+        tools_.sessions->fence()->IsClosed(job->job.tenant, job->job.label)) {
       status = absl::DataLossError("stored job: another one has its label");
     }
     if (!status.ok()) {
@@ -116,7 +116,7 @@ void SubjectForgetter::Adopt(std::shared_ptr<Job> job) {
     return StartOrder(a->job) < StartOrder(b->job);
   };
   if (job->job.stage != JobStage::kDone) {
-    tools_.sessions->fence()->Close(job->job.label);
+    tools_.sessions->fence()->Close(job->job.tenant, job->job.label);
     queue_.insert(std::upper_bound(queue_.begin(), queue_.end(), job, before), job);
     LogInfo(absl::StrCat("subject job ", job->job.job_id, ": goes on"));
   }
@@ -169,7 +169,7 @@ void SubjectForgetter::RunJobs() {
     queue_.pop_front();
     if (status.ok()) {
       pause = kPauseMin;
-      if (const absl::Status dropped = DropOldest(); !dropped.ok()) {
+      if (const absl::Status dropped = DropOldest(job->job.tenant); !dropped.ok()) {
         LogError(absl::StrCat("an old subject job stays stored: ", dropped.message()));
       }
       continue;
@@ -186,9 +186,9 @@ void SubjectForgetter::RunJobs() {
   }
 }
 
-absl::Status SubjectForgetter::DropOldest() {
-  const auto is_done = [](const std::shared_ptr<Job>& job) {
-    return job->job.stage == JobStage::kDone;
+absl::Status SubjectForgetter::DropOldest(const std::string& tenant) {
+  const auto is_done = [&](const std::shared_ptr<Job>& job) {
+    return job->job.stage == JobStage::kDone && job->job.tenant == tenant;
   };
   while (std::count_if(jobs_.begin(), jobs_.end(), is_done) >
          static_cast<int64_t>(kFinishedJobsMax)) {
@@ -200,10 +200,10 @@ absl::Status SubjectForgetter::DropOldest() {
 }
 
 absl::StatusOr<std::shared_ptr<SubjectForgetter::Job>> SubjectForgetter::FindRequest(
-    const RequestKey& request) const {
+    const std::string& tenant, const RequestKey& request) const {
   if (request.request_id.empty()) return std::shared_ptr<Job>();
   for (const std::shared_ptr<Job>& job : jobs_) {
-    if (job->job.request.request_id != request.request_id) continue;
+    if (job->job.tenant != tenant || job->job.request.request_id != request.request_id) continue;
     if (job->job.request.content == request.content) return job;
     return WithErrorInfo(
         absl::InvalidArgumentError("request_id: was used for a request with other content"),
@@ -214,7 +214,8 @@ absl::StatusOr<std::shared_ptr<SubjectForgetter::Job>> SubjectForgetter::FindReq
 
 absl::StatusOr<SubjectProgress> SubjectForgetter::Start(const SubjectCommand& command) {
   MutexLock lock(&mutex_);
-  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> known, FindRequest(command.request));
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> known,
+                         FindRequest(command.tenant, command.request));
   if (known != nullptr) return ProgressOf(known->job);
   if (queue_.size() >= kRunningJobsMax) {
     return WithErrorInfo(absl::ResourceExhaustedError(
@@ -222,19 +223,20 @@ absl::StatusOr<SubjectProgress> SubjectForgetter::Start(const SubjectCommand& co
                          {"TOO_MANY_JOBS", {}});
   }
   SubjectFence* const fence = tools_.sessions->fence();
-  if (fence->IsClosed(command.label)) return SubjectBeingForgottenError();
+  if (fence->IsClosed(command.tenant, command.label)) return SubjectBeingForgottenError();
   auto job = std::make_shared<Job>();
   job->rows = JobRows(store_);
   job->job.job_id = RandomId();
+  job->job.tenant = command.tenant;
   job->job.label = command.label;
   job->job.policy = command.policy;
   job->job.nonce = command.nonce.empty() ? RandomNonce() : command.nonce;
   job->job.request = command.request;
   job->job.start_us = NowMicros();
-  tools_.sessions->CloseSubject(command.label);
+  tools_.sessions->CloseSubject(command.tenant, command.label);
   const absl::Status stored = job->rows.Add(EncodeStart(job->job), Durability::kSynced);
   if (!stored.ok()) {
-    fence->Open(command.label);
+    fence->Open(command.tenant, command.label);
     return WithStoreReason(stored);
   }
   jobs_.push_back(job);
@@ -254,7 +256,7 @@ absl::StatusOr<SubjectPlan> SubjectForgetter::Plan(const SubjectCommand& command
   forget.validate_only = true;
   std::string after;
   while (true) {
-    const auto page = tools_.sessions->List(after, kPlanPageSessions);
+    const auto page = tools_.sessions->List(command.tenant, after, kPlanPageSessions);
     if (page.empty()) return plan;
     after = page.back()->session_id;
     for (const std::shared_ptr<SessionEntry>& entry : page) {
@@ -278,36 +280,38 @@ absl::StatusOr<SubjectPlan> SubjectForgetter::Plan(const SubjectCommand& command
 }
 
 absl::StatusOr<std::shared_ptr<SubjectForgetter::Job>> SubjectForgetter::FindJob(
-    const std::string& job_id) const {
+    const std::string& job_id, const std::string& tenant) const {
   for (const std::shared_ptr<Job>& job : jobs_) {
-    if (job->job.job_id == job_id) return job;
+    if (job->job.job_id == job_id && job->job.tenant == tenant) return job;
   }
   return JobNotFound();
 }
 
 absl::StatusOr<std::shared_ptr<SubjectForgetter::Job>> SubjectForgetter::FindDone(
-    const std::string& job_id) const {
-  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<Job> job, FindJob(job_id));
+    const std::string& job_id, const std::string& tenant) const {
+  LETHE_ASSIGN_OR_RETURN(std::shared_ptr<Job> job, FindJob(job_id, tenant));
   if (job->job.stage == JobStage::kDone) return job;
   return WithErrorInfo(absl::FailedPreconditionError("job_id: the job is not done"),
                        {"JOB_RUNNING", {{"field", "job_id"}}});
 }
 
-absl::StatusOr<SubjectProgress> SubjectForgetter::Find(const std::string& job_id) const {
+absl::StatusOr<SubjectProgress> SubjectForgetter::Find(const std::string& job_id,
+                                                       const std::string& tenant) const {
   MutexLock lock(&mutex_);
-  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id));
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id, tenant));
   SubjectProgress progress = ProgressOf(job->job);
   progress.waiting_reason = job->waiting_reason;
   progress.version = job->version;
   return progress;
 }
 
-std::vector<SubjectProgress> SubjectForgetter::List(const std::string& after,
-                                                    size_t max_count) const {
+std::vector<SubjectProgress> SubjectForgetter::List(const std::string& after, size_t max_count,
+                                                    const std::string& tenant) const {
   std::vector<SubjectProgress> page;
   MutexLock lock(&mutex_);
   bool found = after.empty();
   for (auto job = jobs_.rbegin(); job != jobs_.rend() && page.size() < max_count; ++job) {
+    if ((*job)->job.tenant != tenant) continue;
     if (found) {
       page.push_back(ProgressOf((*job)->job));
       page.back().waiting_reason = (*job)->waiting_reason;
@@ -318,23 +322,23 @@ std::vector<SubjectProgress> SubjectForgetter::List(const std::string& after,
 }
 
 absl::StatusOr<SubjectProgress> SubjectForgetter::Wait(const std::string& job_id, uint64_t version,
-                                                       SteadyClock::time_point deadline) {
+                                                       SteadyClock::time_point deadline,
+                                                       const std::string& tenant) {
   {
     MutexLock lock(&mutex_);
     while (!stopping_ && SteadyClock::now() < deadline) {
-      LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id));
+      LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id, tenant));
       if (job->version > version) break;
       changed_.WaitUntil(&mutex_, deadline);
     }
   }
-  return Find(job_id);
+  return Find(job_id, tenant);
 }
 
-absl::StatusOr<std::vector<SubjectOutcome>> SubjectForgetter::Outcomes(const std::string& job_id,
-                                                                       size_t first,
-                                                                       size_t max_count) const {
+absl::StatusOr<std::vector<SubjectOutcome>> SubjectForgetter::Outcomes(
+    const std::string& job_id, size_t first, size_t max_count, const std::string& tenant) const {
   MutexLock lock(&mutex_);
-  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id));
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindJob(job_id, tenant));
   const std::vector<SubjectOutcome>& all = job->job.outcomes;
   const size_t begin = std::min(first, all.size());
   const size_t end = begin + std::min(max_count, all.size() - begin);
@@ -342,12 +346,13 @@ absl::StatusOr<std::vector<SubjectOutcome>> SubjectForgetter::Outcomes(const std
                                      all.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
-absl::StatusOr<SubjectSummaryText> SubjectForgetter::Summary(const std::string& job_id) const {
+absl::StatusOr<SubjectSummaryText> SubjectForgetter::Summary(const std::string& job_id,
+                                                             const std::string& tenant) const {
   audit::Sha256Digest leaf_hash{};
   SubjectSummaryText text;
   {
     MutexLock lock(&mutex_);
-    LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindDone(job_id));
+    LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindDone(job_id, tenant));
     leaf_hash = job->job.summary_leaf;
     LETHE_ASSIGN_OR_RETURN(text.opening, audit::WriteSubjectOpening(OpeningOf(job->job)));
   }
@@ -364,9 +369,20 @@ absl::StatusOr<SubjectSummaryText> SubjectForgetter::Summary(const std::string& 
   return text;
 }
 
-absl::Status SubjectForgetter::Delete(const std::string& job_id) {
+std::set<audit::Sha256Digest> SubjectForgetter::SummaryLeaves(const std::string& tenant) const {
+  std::set<audit::Sha256Digest> leaves;
   MutexLock lock(&mutex_);
-  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindDone(job_id));
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    if (job->job.tenant == tenant && job->job.stage == JobStage::kDone) {
+      leaves.insert(job->job.summary_leaf);
+    }
+  }
+  return leaves;
+}
+
+absl::Status SubjectForgetter::Delete(const std::string& job_id, const std::string& tenant) {
+  MutexLock lock(&mutex_);
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, FindDone(job_id, tenant));
   LETHE_RETURN_IF_ERROR(WithStoreReason(job->rows.Remove()));
   jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
   return absl::OkStatus();

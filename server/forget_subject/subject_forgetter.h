@@ -13,11 +13,11 @@
 //            Recover before anything else.
 // Rejects:   Start: FAILED_PRECONDITION, reason SUBJECT_BEING_FORGOTTEN, while another job has the label;
 //            INVALID_ARGUMENT, reason REQUEST_ID_REUSED; RESOURCE_EXHAUSTED, reason TOO_MANY_JOBS; reason SESSION_STORE.
-//            Find, Wait, Outcomes, Summary, Delete: NOT_FOUND, reason JOB_NOT_FOUND. Summary, Delete:
+//            Find, Wait, Outcomes, Summary, Delete: NOT_FOUND, reason JOB_NOT_FOUND, for another tenant's job too. Summary, Delete:
 //            FAILED_PRECONDITION, reason JOB_RUNNING, before the job is done. Summary: reason AUDIT_LOG.
 // Effects:   Start of a known request_id returns its job. What is in the way for a while (a frozen log, a full disk)
 //            makes the job wait and try again, with the reason in its progress; what is wrong with one session is that
-//            session's outcome. At most kFinishedJobsMax done jobs are kept, the newest. Delete destroys the job's
+//            session's outcome. At most kFinishedJobsMax done jobs of a tenant are kept, the newest. Delete destroys the job's
 //            outcomes, its summary's salt and the hash of its request; the record stays in the log.
 // Numerics:  none.
 // Threads:   safe; one thread of its own from the first Start or Resume to Stop.
@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +49,7 @@ struct SubjectCommand {
   DerivedPolicy policy = DerivedPolicy::kUnspecified;
   std::string nonce;  // empty: drawn here
   RequestKey request;
+  std::string tenant = kLocalTenant;  // in whose sessions the label is forgotten
 };
 
 // Counts of a job, no content.
@@ -102,16 +104,24 @@ class SubjectForgetter {
 
   absl::StatusOr<SubjectProgress> Start(const SubjectCommand& command);
   absl::StatusOr<SubjectPlan> Plan(const SubjectCommand& command, const Call& call);
-  absl::StatusOr<SubjectProgress> Find(const std::string& job_id) const;
+  // These find the tenant's jobs alone.
+  absl::StatusOr<SubjectProgress> Find(const std::string& job_id,
+                                       const std::string& tenant = kLocalTenant) const;
   // At most max_count jobs, by start, the newest first, behind `after` (empty: from the beginning).
-  std::vector<SubjectProgress> List(const std::string& after, size_t max_count) const;
+  std::vector<SubjectProgress> List(const std::string& after, size_t max_count,
+                                    const std::string& tenant = kLocalTenant) const;
   // Returns when the job's version is above `version`, or at the deadline.
   absl::StatusOr<SubjectProgress> Wait(const std::string& job_id, uint64_t version,
-                                       std::chrono::steady_clock::time_point deadline);
-  absl::StatusOr<std::vector<SubjectOutcome>> Outcomes(const std::string& job_id, size_t first,
-                                                       size_t max_count) const;
-  absl::StatusOr<SubjectSummaryText> Summary(const std::string& job_id) const;
-  absl::Status Delete(const std::string& job_id);
+                                       std::chrono::steady_clock::time_point deadline,
+                                       const std::string& tenant = kLocalTenant);
+  absl::StatusOr<std::vector<SubjectOutcome>> Outcomes(
+      const std::string& job_id, size_t first, size_t max_count,
+      const std::string& tenant = kLocalTenant) const;
+  absl::StatusOr<SubjectSummaryText> Summary(const std::string& job_id,
+                                             const std::string& tenant = kLocalTenant) const;
+  // Leaf hashes of the summaries of the tenant's done jobs.
+  std::set<audit::Sha256Digest> SummaryLeaves(const std::string& tenant) const;
+  absl::Status Delete(const std::string& job_id, const std::string& tenant = kLocalTenant);
 
  private:
   struct Job {
@@ -122,14 +132,17 @@ class SubjectForgetter {
   };
   class Worker;
 
-  absl::StatusOr<std::shared_ptr<Job>> FindJob(const std::string& job_id) const
+  absl::StatusOr<std::shared_ptr<Job>> FindJob(const std::string& job_id,
+                                               const std::string& tenant) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::shared_ptr<Job>> FindDone(const std::string& job_id) const
+  absl::StatusOr<std::shared_ptr<Job>> FindDone(const std::string& job_id,
+                                                const std::string& tenant) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::shared_ptr<Job>> FindRequest(const RequestKey& request) const
+  absl::StatusOr<std::shared_ptr<Job>> FindRequest(const std::string& tenant,
+                                                   const RequestKey& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Adopt(std::shared_ptr<Job> job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status DropOldest(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunJobs();
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

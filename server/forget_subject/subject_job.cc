@@ -13,7 +13,8 @@
 namespace lethe {
 namespace {
 
-constexpr uint64_t kJobVersion = 1;
+constexpr uint64_t kJobVersion = 2;
+constexpr uint64_t kVersionWithoutTenant = 1;
 enum class JobRow : uint64_t { kStart = 1, kPlan = 2, kOutcome = 3, kDone = 4 };
 
 absl::Status MalformedJob() { return absl::DataLossError("stored job: malformed"); }
@@ -25,6 +26,7 @@ void WriteTag(JobRow tag, ByteWriter* writer) {
 
 // What a job is from its beginning to its end.
 void WriteConstants(const SubjectJob& job, ByteWriter* writer) {
+  writer->String(job.tenant);
   writer->String(job.job_id);
   writer->U64(static_cast<uint64_t>(job.policy));
   writer->String(job.nonce);
@@ -34,9 +36,11 @@ void WriteConstants(const SubjectJob& job, ByteWriter* writer) {
   writer->I64(job.start_us);
 }
 
-absl::Status ReadConstants(ByteReader* reader, SubjectJob* job) {
+absl::Status ReadConstants(uint64_t version, ByteReader* reader, SubjectJob* job) {
   uint64_t policy = 0;
   audit::Sha256Digest salt{};
+  job->tenant = kLocalTenant;
+  if (version == kJobVersion) LETHE_RETURN_IF_ERROR(reader->String(&job->tenant));
   LETHE_RETURN_IF_ERROR(reader->String(&job->job_id));
   LETHE_RETURN_IF_ERROR(ReadUpTo(reader, static_cast<uint64_t>(DerivedPolicy::kFail), &policy));
   job->policy = static_cast<DerivedPolicy>(policy);
@@ -81,9 +85,9 @@ absl::Status ReadPlan(ByteReader* reader, SubjectJob* job) {
   return absl::OkStatus();
 }
 
-absl::Status ReadDone(ByteReader* reader, SubjectJob* job) {
+absl::Status ReadDone(uint64_t version, ByteReader* reader, SubjectJob* job) {
   uint64_t count = 0;
-  LETHE_RETURN_IF_ERROR(ReadConstants(reader, job));
+  LETHE_RETURN_IF_ERROR(ReadConstants(version, reader, job));
   LETHE_RETURN_IF_ERROR(reader->I64(&job->end_us));
   LETHE_RETURN_IF_ERROR(reader->I64(&job->num_examined));
   LETHE_RETURN_IF_ERROR(reader->I64(&job->num_unserved));
@@ -96,12 +100,12 @@ absl::Status ReadDone(ByteReader* reader, SubjectJob* job) {
   return absl::OkStatus();
 }
 
-absl::Status ReadRow(JobRow tag, ByteReader* reader, SubjectJob* job) {
+absl::Status ReadRow(JobRow tag, uint64_t version, ByteReader* reader, SubjectJob* job) {
   const bool is_new = job->job_id.empty();
   switch (tag) {
     case JobRow::kStart:
       if (!is_new) return MalformedJob();
-      LETHE_RETURN_IF_ERROR(ReadConstants(reader, job));
+      LETHE_RETURN_IF_ERROR(ReadConstants(version, reader, job));
       LETHE_RETURN_IF_ERROR(reader->String(&job->label));
       return job->label.empty() ? MalformedJob() : absl::OkStatus();
     case JobRow::kPlan:
@@ -116,7 +120,7 @@ absl::Status ReadRow(JobRow tag, ByteReader* reader, SubjectJob* job) {
                  ? absl::OkStatus()
                  : MalformedJob();
     case JobRow::kDone:
-      return is_new ? ReadDone(reader, job) : MalformedJob();
+      return is_new ? ReadDone(version, reader, job) : MalformedJob();
   }
   return MalformedJob();
 }
@@ -189,8 +193,10 @@ absl::Status ApplyRow(absl::string_view bytes, SubjectJob* job) {
   uint64_t version = 0;
   LETHE_RETURN_IF_ERROR(reader.U64(&tag));
   LETHE_RETURN_IF_ERROR(reader.U64(&version));
-  if (version != kJobVersion) return absl::DataLossError("stored job: of another version");
-  LETHE_RETURN_IF_ERROR(ReadRow(static_cast<JobRow>(tag), &reader, job));
+  if (version != kJobVersion && version != kVersionWithoutTenant) {
+    return absl::DataLossError("stored job: of another version");
+  }
+  LETHE_RETURN_IF_ERROR(ReadRow(static_cast<JobRow>(tag), version, &reader, job));
   return ReadEnd(reader);
 }
 

@@ -2,7 +2,7 @@
 //
 // Equation:  ApplyRow over the rows of EncodeStart, EncodePlan (once) and EncodeOutcome (per session of the plan, in its
 //            order) gives the job at work; EncodeDone alone gives it done.
-// Shapes:    docs/data-directory.md.
+// Shapes:    docs/data-directory.md. Rows of version 1, which name no tenant, are of one that is local's.
 // Units:     times in microseconds since the epoch; inputs; sessions.
 // Requires:  none.
 // Rejects:   ApplyRow: DATA_LOSS for bytes that no Encode… writes, and for a row out of its order.
@@ -21,6 +21,7 @@
 
 #include "audit/certificate/subject_summary.h"
 #include "audit/crypto/secret.h"
+#include "server/identity/principal.h"
 #include "server/session/forget.h"
 #include "server/session_registry/request_table.h"
 
@@ -58,7 +59,8 @@ struct SubjectJob {
   void DropLabel();
 
   std::string job_id;  // 26 characters as a session id's
-  std::string label;   // empty once done
+  std::string tenant = kLocalTenant;
+  std::string label;  // empty once done
   DerivedPolicy policy = DerivedPolicy::kFail;
   std::string nonce;
   RequestKey request;

@@ -129,7 +129,8 @@ absl::StatusOr<bool> ExamineSession(const std::string& label, const Call& call,
 
 absl::StatusOr<SubjectOutcome> ForgetInSession(const SubjectJob& job, const std::string& session_id,
                                                const Call& call, const PassTools& tools) {
-  const absl::StatusOr<std::shared_ptr<SessionEntry>> entry = tools.sessions->Find(session_id);
+  const absl::StatusOr<std::shared_ptr<SessionEntry>> entry =
+      tools.sessions->Find(job.tenant, session_id);
   if (!entry.ok()) return OutcomeOfError(entry.status(), session_id);
   const absl::StatusOr<ForgetReceipt> receipt =
       ForgetInputs(CommandFor(job), call, tools.scheduler, *tools.trail, *entry);

@@ -26,7 +26,7 @@ absl::Status Examine(const PassTools& tools, const Call& call, const JobAtWork& 
   int64_t num_examined = 0;
   std::string after;
   while (true) {
-    const auto page = tools.sessions->List(after, kPageSessions);
+    const auto page = tools.sessions->List(work.job->tenant, after, kPageSessions);
     if (page.empty()) break;
     for (const std::shared_ptr<SessionEntry>& entry : page) {
       LETHE_RETURN_IF_ERROR(call.Check());
@@ -92,7 +92,7 @@ absl::Status Conclude(const PassTools& tools, const JobAtWork& work) {
   }
   // If this fails, the record stands, and the next start erases the label.
   LETHE_RETURN_IF_ERROR(WithStoreReason(work.rows->Finish()));
-  tools.sessions->fence()->Open(work.job->label);
+  tools.sessions->fence()->Open(work.job->tenant, work.job->label);
   // The label and what was forgotten are in returned functions' frames too: no end is told before that is gone.
   if (const absl::Status wiped = WipeDeadStacks(); !wiped.ok()) return work.rows->GiveUp(wiped);
   LogInfo(absl::StrCat("subject job ", done.job_id, ": done, its summary is leaf ",

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace lethe {
 
 // What a principal may do within its tenant. kOperator alone reaches beyond a tenant, and never content.
@@ -25,6 +27,15 @@ enum class Role : uint8_t {
   kOperator = 8,  // counts, health and limits of the whole server
 };
 
+struct NamedRole {
+  absl::string_view name;
+  Role role;
+};
+inline constexpr NamedRole kNamedRoles[] = {{"user", Role::kUser},
+                                            {"eraser", Role::kEraser},
+                                            {"auditor", Role::kAuditor},
+                                            {"operator", Role::kOperator}};
+
 struct Principal {
   std::string tenant;
   std::string name;
@@ -34,11 +45,12 @@ struct Principal {
 };
 
 inline constexpr uint8_t kAllRoles = 15;
+inline constexpr char kLocalTenant[] = "local";
 
 // Whoever calls a server that asks for no credential, which listens on loopback only: every role, tenant "local". Sessions
 // that were stored before there were tenants are this tenant's.
 inline const Principal& LocalPrincipal() {
-  static const Principal* const kLocal = new Principal{"local", "local", kAllRoles};
+  static const Principal* const kLocal = new Principal{kLocalTenant, "local", kAllRoles};
   return *kLocal;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "server/recovery/stored_answers.h"
 #include "server/session_registry/restore.h"
 #include "server/session_registry/saved_session.h"
+#include "server/session_registry/tenant_text.h"
 
 namespace lethe {
 namespace {
@@ -44,7 +46,7 @@ struct Checked {
 };
 
 // A name that does not open is of no consequence while the session's own rows do.
-absl::Status CheckName(const std::string& session_id, SessionJournal* journal) {
+absl::Status CheckName(const SavedSession& saved, SessionJournal* journal) {
   const absl::StatusOr<std::string> name = journal->ReadName();
   if (absl::IsNotFound(name.status())) return absl::OkStatus();
   if (!name.ok()) {
@@ -52,7 +54,9 @@ absl::Status CheckName(const std::string& session_id, SessionJournal* journal) {
                           ": the name that is kept apart is damaged, the session is not"));
     return absl::OkStatus();
   }
-  return *name == session_id ? absl::OkStatus() : absl::DataLossError("stored session: two names");
+  return *name == WithTenant(saved.tenant, saved.session_id)
+             ? absl::OkStatus()
+             : absl::DataLossError("stored session: two names");
 }
 
 absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
@@ -64,7 +68,7 @@ absl::StatusOr<Checked> Check(const RecoverySources& sources, int64_t number,
   LETHE_ASSIGN_OR_RETURN(const std::vector<std::string> meta, checked.journal->ReadMeta());
   LETHE_ASSIGN_OR_RETURN(checked.saved, ReadMeta(meta));
   SavedSession& saved = checked.saved;
-  LETHE_RETURN_IF_ERROR(CheckName(saved.session_id, checked.journal.get()));
+  LETHE_RETURN_IF_ERROR(CheckName(saved, checked.journal.get()));
   saved.counters.next_token_id = std::max(saved.counters.next_token_id, end_id);
   for (RecordRef& ref : saved.record_refs) {
     absl::StatusOr<uint64_t> index = sources.log->FindLeaf(ref.leaf_hash);
@@ -117,6 +121,7 @@ SessionEntry::Stored StoredOf(const RecoverySources& sources, const SavedSession
                               const std::shared_ptr<const Model>& model) {
   SessionEntry::Stored stored;
   stored.id = saved.session_id;
+  stored.tenant = saved.tenant;
   stored.name = saved.display_name;
   stored.create_time_us = saved.create_time_us;
   if (saved.model.has_value()) {
@@ -178,7 +183,7 @@ void QuarantineOne(const RecoverySources& sources, int64_t number, absl::Span<co
                           cause.message()));
     return;
   }
-  stored.id = *std::move(name);
+  std::tie(stored.tenant, stored.id) = SplitTenant(*name);
   auto entry = std::make_shared<SessionEntry>(std::move(stored));
   {
     FairMutexLock lock(&entry->mutex);

@@ -1,8 +1,11 @@
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
+#include "audit/certificate/dsse.h"
+#include "audit/certificate/keyset.h"
 #include "audit/log/merkle_tree.h"
 #include "audit/log/note.h"
 #include "kernels/base/mutex.h"
@@ -35,6 +38,40 @@ class RootCache {
   audit::MerkleTree tree_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Whose envelopes a listing of the whole log shows: the caller's tenant's, and the log's own (keysets, restores). Every leaf is
+// shown to everybody, for without it no proof can be checked; it is a salted hash.
+class VisibleEnvelopes {
+ public:
+  VisibleEnvelopes(const ServerCore& core, const Call& call)
+      : everything_(core.authenticator == nullptr) {
+    if (everything_) return;
+    const std::string& tenant = call.principal().tenant;
+    const auto sessions =
+        core.sessions.List(tenant, "", static_cast<size_t>(core.sessions.num_sessions()));
+    for (const auto& entry : sessions) {
+      for (const uint64_t leaf : entry->RecordLeaves()) leaf_indexes_.insert(leaf);
+    }
+    summaries_ = core.subjects.SummaryLeaves(tenant);
+  }
+
+  bool Shows(uint64_t leaf_index, const audit::Sha256Digest& leaf_hash,
+             const std::string& envelope) const {
+    return everything_ || leaf_indexes_.count(leaf_index) > 0 || summaries_.count(leaf_hash) > 0 ||
+           IsLogsOwn(envelope);
+  }
+
+ private:
+  static bool IsLogsOwn(const std::string& envelope) {
+    const absl::StatusOr<audit::DsseEnvelope> parsed = audit::ParseEnvelope(envelope);
+    if (!parsed.ok()) return false;
+    return audit::ParseKeyset(parsed->payload).ok();
+  }
+
+  const bool everything_;
+  std::set<uint64_t> leaf_indexes_;
+  std::set<audit::Sha256Digest> summaries_;
+};
+
 class AuditService final : public v1::AuditService::Service {
  public:
   explicit AuditService(ServerCore* core) : core_(core), log_(*core->trail.log) {}
@@ -56,9 +93,10 @@ class AuditService final : public v1::AuditService::Service {
 
   grpc::Status ListRecords(grpc::ServerContext* context, const v1::ListRecordsRequest* request,
                            v1::ListRecordsResponse* response) override {
-    return Serve("ListRecords", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("ListRecords", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const int64_t page_size, PageSize(request->page_size(), 100, 1000));
-      const std::string scope = absl::StrCat("ListRecords ", request->session_id());
+      const std::string scope =
+          absl::StrCat("ListRecords ", call.principal().tenant, " ", request->session_id());
       uint64_t begin = 0;
       if (!request->page_token().empty()) {
         LETHE_ASSIGN_OR_RETURN(const PageToken token, ParsePageToken(scope, request->page_token()));
@@ -67,11 +105,16 @@ class AuditService final : public v1::AuditService::Service {
       const auto size = static_cast<uint64_t>(page_size);
       uint64_t total = log_.num_leaves();
       if (request->session_id().empty()) {
+        const VisibleEnvelopes visible(*core_, call);
         for (uint64_t i = begin; i < total && i - begin < size; ++i) {
           LETHE_RETURN_IF_ERROR(AddRecord(i, response));
+          v1::AuditRecord* record = response->mutable_records(response->records_size() - 1);
+          if (!visible.Shows(i, audit::MerkleLeafHash(record->leaf()), record->envelope())) {
+            record->clear_envelope();
+          }
         }
       } else {
-        LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+        LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
         const std::vector<RecordRef> refs = Records(entry.get());
         total = refs.size();
         for (uint64_t i = begin; i < total && i - begin < size; ++i) {

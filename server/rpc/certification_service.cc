@@ -8,6 +8,7 @@
 #include "server/certification/certifier.h"
 #include "server/certification/partition.h"
 #include "server/error/error_info.h"
+#include "server/identity/method_access.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
@@ -43,7 +44,7 @@ class CertificationService final : public v1::CertificationService::Service {
   grpc::Status Certify(grpc::ServerContext* context, const v1::CertifyRequest* request,
                        v1::CertifyResponse* response) override {
     return Serve("Certify", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(CheckNonce(request->nonce()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       const CertifyCommand command{request->nonce(), request->include_bundle(),
@@ -61,7 +62,7 @@ class CertificationService final : public v1::CertificationService::Service {
   grpc::Status ListPartition(grpc::ServerContext* context, const v1::ListPartitionRequest* request,
                              v1::ListPartitionResponse* response) override {
     return Serve("ListPartition", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       PartitionQuery query{request->head(), 0, request->page_token()};
       LETHE_ASSIGN_OR_RETURN(query.page_size, PageSize(request->page_size(), 1000, 65536));
       if (query.head.size() > kHeadNameBytesMax) {
@@ -84,10 +85,14 @@ class CertificationService final : public v1::CertificationService::Service {
                               const v1::GetCertificateRequest* request,
                               v1::GetCertificateResponse* response) override {
     return Serve("GetCertificate", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      if (request->include_bundle()) {
+        LETHE_RETURN_IF_ERROR(CheckHas(Role::kUser, "include_bundle", call.principal()));
+      }
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_ASSIGN_OR_RETURN(FetchedCertificate fetched,
                              lethe::GetCertificate(request->seq(), request->include_bundle(), call,
                                                    &core_->scheduler, core_->trail, entry));
+      if (!call.principal().Has(Role::kUser)) fetched.certificate.opening.clear();
       SetCertificate(entry->session_id, fetched.certificate, response->mutable_certificate());
       response->set_bundle(std::move(fetched.bundle));
       return absl::OkStatus();

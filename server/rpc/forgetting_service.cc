@@ -106,7 +106,7 @@ class ForgettingService final : public v1::ForgettingService::Service {
   grpc::Status Forget(grpc::ServerContext* context, const v1::ForgetRequest* request,
                       v1::ForgetResponse* response) override {
     return ServeErasing("Forget", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       ForgetCommand command;
       LETHE_ASSIGN_OR_RETURN(command.selector, ReadSelection(request->selection()));
       LETHE_ASSIGN_OR_RETURN(command.policy, ReadPolicy(request->derived_policy()));
@@ -118,6 +118,10 @@ class ForgettingService final : public v1::ForgettingService::Service {
       command.request = MakeRequestKey(*request, request->request_id());
       LETHE_ASSIGN_OR_RETURN(const ForgetReceipt receipt,
                              ForgetInputs(command, call, &core_->scheduler, core_->trail, entry));
+      if (!receipt.repeated_request && !command.validate_only) {
+        ++core_->metrics->num_forgets;
+        core_->metrics->num_forgotten_inputs += receipt.num_forgotten;
+      }
       SetReceipt(entry->session_id, receipt, response);
       return absl::OkStatus();
     });
@@ -126,7 +130,8 @@ class ForgettingService final : public v1::ForgettingService::Service {
   grpc::Status ForgetSubject(grpc::ServerContext* context, const v1::ForgetSubjectRequest* request,
                              v1::ForgetSubjectResponse* response) override {
     return Serve("ForgetSubject", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const SubjectCommand command, ReadSubjectCommand(*request));
+      LETHE_ASSIGN_OR_RETURN(SubjectCommand command, ReadSubjectCommand(*request));
+      command.tenant = call.principal().tenant;
       if (request->validate_only()) {
         LETHE_ASSIGN_OR_RETURN(const SubjectPlan plan, core_->subjects.Plan(command, call));
         SetSubjectPlan(plan, response->mutable_plan());
@@ -140,14 +145,17 @@ class ForgettingService final : public v1::ForgettingService::Service {
 
   grpc::Status GetSubjectJob(grpc::ServerContext* context, const v1::GetSubjectJobRequest* request,
                              v1::GetSubjectJobResponse* response) override {
-    return Serve("GetSubjectJob", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("GetSubjectJob", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
-      LETHE_ASSIGN_OR_RETURN(const SubjectProgress job, core_->subjects.Find(request->job_id()));
+      const std::string& tenant = call.principal().tenant;
+      LETHE_ASSIGN_OR_RETURN(const SubjectProgress job,
+                             core_->subjects.Find(request->job_id(), tenant));
       SetSubjectJob(job, response->mutable_job());
       if (job.stage != JobStage::kDone) return absl::OkStatus();
       LETHE_ASSIGN_OR_RETURN(const SubjectSummaryText summary,
-                             core_->subjects.Summary(request->job_id()));
+                             core_->subjects.Summary(request->job_id(), tenant));
       SetSubjectSummary(summary, response->mutable_summary());
+      if (!call.principal().Has(Role::kEraser)) response->mutable_summary()->clear_opening();
       return absl::OkStatus();
     });
   }
@@ -157,7 +165,8 @@ class ForgettingService final : public v1::ForgettingService::Service {
                                grpc::ServerWriter<v1::WatchSubjectJobResponse>* writer) override {
     return Serve("WatchSubjectJob", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
-      LETHE_ASSIGN_OR_RETURN(SubjectProgress job, core_->subjects.Find(request->job_id()));
+      const std::string& tenant = call.principal().tenant;
+      LETHE_ASSIGN_OR_RETURN(SubjectProgress job, core_->subjects.Find(request->job_id(), tenant));
       while (true) {
         v1::WatchSubjectJobResponse response;
         SetSubjectJob(job, response.mutable_job());
@@ -167,13 +176,13 @@ class ForgettingService final : public v1::ForgettingService::Service {
         const uint64_t seen = job.version;
         while (job.version == seen) {
           LETHE_RETURN_IF_ERROR(call.Check());
-          if (call.stopping()) {
+          if (core_->draining) {
             return WithErrorInfo(absl::UnavailableError("the server is shutting down"),
                                  {"SHUTTING_DOWN", {}});
           }
           LETHE_ASSIGN_OR_RETURN(
               job, core_->subjects.Wait(request->job_id(), seen,
-                                        std::chrono::steady_clock::now() + kWatchLook));
+                                        std::chrono::steady_clock::now() + kWatchLook, tenant));
         }
       }
     });
@@ -182,11 +191,12 @@ class ForgettingService final : public v1::ForgettingService::Service {
   grpc::Status ListSubjectJobs(grpc::ServerContext* context,
                                const v1::ListSubjectJobsRequest* request,
                                v1::ListSubjectJobsResponse* response) override {
-    return Serve("ListSubjectJobs", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("ListSubjectJobs", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request->page_size(), 100, 1000));
       // The token is the last id of the page before.
       LETHE_RETURN_IF_ERROR(CheckSessionPageToken(request->page_token()));
-      auto page = core_->subjects.List(request->page_token(), static_cast<size_t>(size) + 1);
+      auto page = core_->subjects.List(request->page_token(), static_cast<size_t>(size) + 1,
+                                       call.principal().tenant);
       const bool more = page.size() > static_cast<size_t>(size);
       if (more) page.pop_back();
       for (const SubjectProgress& job : page) SetSubjectJob(job, response->add_jobs());
@@ -198,17 +208,19 @@ class ForgettingService final : public v1::ForgettingService::Service {
   grpc::Status ListSubjectOutcomes(grpc::ServerContext* context,
                                    const v1::ListSubjectOutcomesRequest* request,
                                    v1::ListSubjectOutcomesResponse* response) override {
-    return Serve("ListSubjectOutcomes", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("ListSubjectOutcomes", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
       LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request->page_size(), 1000, 10'000));
-      const std::string scope = absl::StrCat("ListSubjectOutcomes ", request->job_id());
+      const std::string scope =
+          absl::StrCat("ListSubjectOutcomes ", call.principal().tenant, " ", request->job_id());
       PageToken token;
       if (!request->page_token().empty()) {
         LETHE_ASSIGN_OR_RETURN(token, ParsePageToken(scope, request->page_token()));
       }
-      LETHE_ASSIGN_OR_RETURN(std::vector<SubjectOutcome> page,
-                             core_->subjects.Outcomes(request->job_id(), token.position,
-                                                      static_cast<size_t>(size) + 1));
+      LETHE_ASSIGN_OR_RETURN(
+          std::vector<SubjectOutcome> page,
+          core_->subjects.Outcomes(request->job_id(), token.position, static_cast<size_t>(size) + 1,
+                                   call.principal().tenant));
       const bool more = page.size() > static_cast<size_t>(size);
       if (more) page.pop_back();
       for (const SubjectOutcome& outcome : page) {
@@ -223,9 +235,9 @@ class ForgettingService final : public v1::ForgettingService::Service {
   grpc::Status DeleteSubjectJob(grpc::ServerContext* context,
                                 const v1::DeleteSubjectJobRequest* request,
                                 v1::DeleteSubjectJobResponse* /*response*/) override {
-    return Serve("DeleteSubjectJob", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("DeleteSubjectJob", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckJobId(request->job_id()));
-      return core_->subjects.Delete(request->job_id());
+      return core_->subjects.Delete(request->job_id(), call.principal().tenant);
     });
   }
 

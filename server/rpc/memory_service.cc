@@ -29,9 +29,9 @@ absl::Status CheckNumReads(const v1::Matrix& queries, int64_t value_dim) {
 }
 
 // The vector session of a syntactically valid id.
-absl::StatusOr<std::shared_ptr<SessionEntry>> FindVectors(const ServerCore& core,
+absl::StatusOr<std::shared_ptr<SessionEntry>> FindVectors(const ServerCore& core, const Call& call,
                                                           const std::string& session_id) {
-  LETHE_ASSIGN_OR_RETURN(auto entry, FindSession(core, session_id));
+  LETHE_ASSIGN_OR_RETURN(auto entry, FindSession(core, call, session_id));
   LETHE_RETURN_IF_ERROR(entry->CheckHasVectors());
   return entry;
 }
@@ -43,13 +43,14 @@ class MemoryService final : public v1::MemoryService::Service {
   grpc::Status CreateVectorSession(grpc::ServerContext* context,
                                    const v1::CreateVectorSessionRequest* request,
                                    v1::CreateVectorSessionResponse* response) override {
-    return Serve("CreateVectorSession", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("CreateVectorSession", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       LETHE_RETURN_IF_ERROR(CheckLabel("display_name", request->display_name()));
       NewSession wanted;
       LETHE_ASSIGN_OR_RETURN(wanted.vectors, ReadVectorOptions(request->options()));
       wanted.vectors.max_inputs = core_->max_vectors;
       wanted.display_name = request->display_name();
+      wanted.tenant = call.principal().tenant;
       LETHE_ASSIGN_OR_RETURN(
           const auto entry,
           core_->sessions.Create(wanted, MakeRequestKey(*request, request->request_id())));
@@ -61,7 +62,7 @@ class MemoryService final : public v1::MemoryService::Service {
   grpc::Status AppendVectors(grpc::ServerContext* context, const v1::AppendVectorsRequest* request,
                              v1::AppendVectorsResponse* response) override {
     return Serve("AppendVectors", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, call, request->session_id()));
       const VectorOptions& options = *entry->vector_options;
       AppendVectorsCommand command;
       LETHE_ASSIGN_OR_RETURN(command.keys,
@@ -79,6 +80,8 @@ class MemoryService final : public v1::MemoryService::Service {
       command.request = MakeRequestKey(*request, request->request_id());
       LETHE_ASSIGN_OR_RETURN(const AppendReceipt receipt,
                              lethe::AppendVectors(command, call, &core_->scheduler, entry));
+      core_->metrics->num_input_vectors +=
+          static_cast<int64_t>(receipt.token_ids.end - receipt.token_ids.first);
       SetRange(receipt.token_ids, response->mutable_token_ids());
       response->set_num_inputs(receipt.num_inputs);
       return absl::OkStatus();
@@ -88,7 +91,7 @@ class MemoryService final : public v1::MemoryService::Service {
   grpc::Status Read(grpc::ServerContext* context, const v1::ReadRequest* request,
                     v1::ReadResponse* response) override {
     return Serve("Read", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, call, request->session_id()));
       const VectorOptions& options = *entry->vector_options;
       LETHE_ASSIGN_OR_RETURN(const absl::Span<const double> queries,
                              ReadMatrix("queries", request->queries(), options.params.key_dim));
@@ -106,7 +109,7 @@ class MemoryService final : public v1::MemoryService::Service {
   grpc::Status Partition(grpc::ServerContext* context, const v1::PartitionRequest* request,
                          v1::PartitionResponse* response) override {
     return Serve("Partition", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, call, request->session_id()));
       PartitionQuery query{"", 0, request->page_token()};
       LETHE_ASSIGN_OR_RETURN(query.page_size, PageSize(request->page_size(), 1000, 65536));
       LETHE_ASSIGN_OR_RETURN(const PartitionPage page,
@@ -121,8 +124,8 @@ class MemoryService final : public v1::MemoryService::Service {
 
   grpc::Status ListVectors(grpc::ServerContext* context, const v1::ListVectorsRequest* request,
                            v1::ListVectorsResponse* response) override {
-    return Serve("ListVectors", context, core_, [&](const Call& /*call*/) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, request->session_id()));
+    return Serve("ListVectors", context, core_, [&](const Call& call) -> absl::Status {
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, call, request->session_id()));
       LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request->page_size(), 1000, 65536));
       LETHE_ASSIGN_OR_RETURN(const VectorPage page,
                              lethe::ListVectors(size, request->page_token(), entry));
@@ -141,7 +144,7 @@ class MemoryService final : public v1::MemoryService::Service {
   grpc::Status EvictReserve(grpc::ServerContext* context, const v1::EvictReserveRequest* request,
                             v1::EvictReserveResponse* response) override {
     return ServeErasing("EvictReserve", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindVectors(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(CheckNonce(request->nonce()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       const EvictCommand command{request->certified_seq(), request->nonce(),

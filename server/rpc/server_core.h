@@ -15,12 +15,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 
 #include "server/certification/audit_trail.h"
 #include "server/forget_subject/subject_forgetter.h"
+#include "server/identity/authenticator.h"
+#include "server/limits/call_admission.h"
+#include "server/metrics/server_metrics.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/model_set.h"
 #include "server/session_registry/session_registry.h"
@@ -29,18 +33,33 @@ namespace lethe {
 
 struct ServerCore {
   ServerCore(int compute_threads, int64_t max_sessions)
-      : scheduler(compute_threads), sessions(max_sessions) {}
+      : scheduler(compute_threads), sessions(max_sessions) {
+    SetLimits({});
+  }
 
+  void SetLimits(const Limits& wanted) {
+    limits = wanted;
+    sessions.LimitTenants(wanted.tenant_sessions);
+    admission = std::make_unique<CallAdmission>(wanted);
+  }
+
+  Limits limits;
+  std::unique_ptr<CallAdmission> admission;  // never null
+  const std::unique_ptr<ServerMetrics> metrics = std::make_unique<ServerMetrics>();
   ModelSet models;
   ComputeScheduler scheduler;
   SessionRegistry sessions;
   size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session
   int64_t max_vectors = 65'536;                          // that a vector session holds
   AuditTrail trail;
+  // Null: no credential is asked for, and every call is the local principal's.
+  std::unique_ptr<const Authenticator> authenticator;
   // Something that was to be erased may be there still: ends the process.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
   SubjectForgetter subjects{{&sessions, &scheduler, &trail}};
   std::string record_spki;  // DER of the key that signs records
+  // Whoever only watches ends; what computes goes on.
+  std::atomic<bool> draining{false};
   // Running streams end at their next token boundary.
   std::atomic<bool> stopping{false};
 };

@@ -51,7 +51,7 @@ class SessionService final : public v1::SessionService::Service {
 
   grpc::Status CreateSession(grpc::ServerContext* context, const v1::CreateSessionRequest* request,
                              v1::CreateSessionResponse* response) override {
-    return Serve("CreateSession", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("CreateSession", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       LETHE_RETURN_IF_ERROR(CheckLabel("display_name", request->display_name()));
       NewSession wanted;
@@ -59,6 +59,7 @@ class SessionService final : public v1::SessionService::Service {
       LETHE_ASSIGN_OR_RETURN(wanted.options, ReadOptions(request->memory_options()));
       wanted.options.stored_input_bytes = core_->stored_input_bytes;
       wanted.display_name = request->display_name();
+      wanted.tenant = call.principal().tenant;
       LETHE_ASSIGN_OR_RETURN(
           const auto entry,
           core_->sessions.Create(wanted, MakeRequestKey(*request, request->request_id())));
@@ -69,8 +70,8 @@ class SessionService final : public v1::SessionService::Service {
 
   grpc::Status GetSession(grpc::ServerContext* context, const v1::GetSessionRequest* request,
                           v1::GetSessionResponse* response) override {
-    return Serve("GetSession", context, core_, [&](const Call& /*call*/) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+    return Serve("GetSession", context, core_, [&](const Call& call) -> absl::Status {
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       SetSession(*entry, response->mutable_session());
       return absl::OkStatus();
     });
@@ -78,11 +79,12 @@ class SessionService final : public v1::SessionService::Service {
 
   grpc::Status ListSessions(grpc::ServerContext* context, const v1::ListSessionsRequest* request,
                             v1::ListSessionsResponse* response) override {
-    return Serve("ListSessions", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return Serve("ListSessions", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const int64_t size, PageSize(request->page_size(), 100, 1000));
       // The token is the last id of the page before; that session may be gone meanwhile.
       LETHE_RETURN_IF_ERROR(CheckSessionPageToken(request->page_token()));
-      auto page = core_->sessions.List(request->page_token(), static_cast<size_t>(size) + 1);
+      auto page = core_->sessions.List(call.principal().tenant, request->page_token(),
+                                       static_cast<size_t>(size) + 1);
       const bool more = page.size() > static_cast<size_t>(size);
       if (more) page.pop_back();
       for (const auto& entry : page) SetSession(*entry, response->add_sessions());
@@ -93,12 +95,12 @@ class SessionService final : public v1::SessionService::Service {
 
   grpc::Status DeleteSession(grpc::ServerContext* context, const v1::DeleteSessionRequest* request,
                              v1::DeleteSessionResponse* response) override {
-    return ServeErasing("DeleteSession", context, core_, [&](const Call& /*call*/) -> absl::Status {
+    return ServeErasing("DeleteSession", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       LETHE_RETURN_IF_ERROR(CheckSessionId(request->session_id()));
       LETHE_ASSIGN_OR_RETURN(
           const int64_t num_inputs,
-          core_->sessions.Delete(request->session_id(),
+          core_->sessions.Delete(call.principal().tenant, request->session_id(),
                                  MakeRequestKey(*request, request->request_id())));
       response->set_num_inputs(num_inputs);
       return absl::OkStatus();
@@ -108,17 +110,21 @@ class SessionService final : public v1::SessionService::Service {
   grpc::Status Append(grpc::ServerContext* context, const v1::AppendRequest* request,
                       v1::AppendResponse* response) override {
     return Serve("Append", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(entry->CheckHasModel());
       AppendCommand command;
-      LETHE_ASSIGN_OR_RETURN(command.vocab_ids,
-                             ReadContent("input", request->input(), *entry->model));
+      LETHE_ASSIGN_OR_RETURN(
+          command.vocab_ids,
+          ReadContent("input", request->input(), *entry->model, core_->limits.prompt_tokens));
+      command.history_tokens = core_->limits.history_tokens;
       LETHE_RETURN_IF_ERROR(CheckLabel("subject", request->subject()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       command.subject = request->subject();
       command.request = MakeRequestKey(*request, request->request_id());
       LETHE_ASSIGN_OR_RETURN(const AppendReceipt receipt,
                              AppendInputs(command, call, &core_->scheduler, entry));
+      core_->metrics->num_input_tokens +=
+          static_cast<int64_t>(receipt.token_ids.end - receipt.token_ids.first);
       SetRange(receipt.token_ids, response->mutable_token_ids());
       response->set_num_inputs(receipt.num_inputs);
       return absl::OkStatus();
@@ -127,8 +133,8 @@ class SessionService final : public v1::SessionService::Service {
 
   grpc::Status ListInputs(grpc::ServerContext* context, const v1::ListInputsRequest* request,
                           v1::ListInputsResponse* response) override {
-    return Serve("ListInputs", context, core_, [&](const Call& /*call*/) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+    return Serve("ListInputs", context, core_, [&](const Call& call) -> absl::Status {
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(CheckLabel("subject", request->subject()));
       return ListInputRows(*request, entry.get(), response);
     });
@@ -138,7 +144,7 @@ class SessionService final : public v1::SessionService::Service {
                               const v1::GetStateDigestRequest* request,
                               v1::GetStateDigestResponse* response) override {
     return Serve("GetStateDigest", context, core_, [&](const Call& call) -> absl::Status {
-      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, request->session_id()));
+      LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       FairMutexLock lock(&entry->mutex);
       LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, core_->scheduler.Acquire(call));
       LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());

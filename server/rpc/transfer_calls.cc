@@ -67,8 +67,8 @@ absl::StatusOr<std::string> ReadFile(const audit::Secret32& key, const Call& cal
 
 absl::Status ServeExport(const v1::ExportSessionRequest& request, const Call& call,
                          ServerCore* core, grpc::ServerWriter<v1::ExportSessionResponse>* writer) {
+  LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core, call, request.session_id()));
   LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, ReadKey(request.key()));
-  LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core, request.session_id()));
   return ExportSession(key, call, &core->scheduler, entry, [&](std::string piece) -> absl::Status {
     v1::ExportSessionResponse response;
     response.set_data(std::move(piece));
@@ -88,7 +88,9 @@ absl::Status ServeImport(const Call& call, ServerCore* core,
   LETHE_RETURN_IF_ERROR(CheckHeader(header));
   LETHE_ASSIGN_OR_RETURN(const audit::Secret32 key, ReadKey(header.key()));
   // A session that is not there is not worth the reading.
-  if (header.replace()) LETHE_RETURN_IF_ERROR(FindSession(*core, header.session_id()).status());
+  if (header.replace()) {
+    LETHE_RETURN_IF_ERROR(FindSession(*core, call, header.session_id()).status());
+  }
   audit::Sha256Digest file{};
   LETHE_ASSIGN_OR_RETURN(std::string plain, ReadFile(key, call, reader, &file));
   absl::StatusOr<ExportedSession> exported = DecodeExport(plain);

@@ -37,8 +37,8 @@ inline constexpr size_t kHeadNameBytesMax = 128;
 absl::Status CheckSessionId(const std::string& session_id);
 // Empty or a session id.
 absl::Status CheckSessionPageToken(const std::string& page_token);
-// The session of a syntactically valid id.
-absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core,
+// The session of a syntactically valid id, if it is the caller's tenant's.
+absl::StatusOr<std::shared_ptr<SessionEntry>> FindSession(const ServerCore& core, const Call& call,
                                                           const std::string& session_id);
 
 absl::Status CheckRequestId(const std::string& request_id);
@@ -49,9 +49,10 @@ absl::Status CheckIntegerRange(absl::string_view field, int64_t value, int64_t m
 absl::Status CheckRange(absl::string_view field, double value, double min, double max);
 absl::Status CheckVocabIds(absl::string_view field, const v1::VocabIds& ids, const Model& model);
 
-// The vocab_ids of a prompt or input; at least one.
+// The vocab_ids of a prompt or input; at least one, at most max_tokens. INVALID_ARGUMENT, reason PROMPT_TOO_LONG.
 absl::StatusOr<std::vector<int32_t>> ReadContent(absl::string_view field,
-                                                 const v1::Content& content, const Model& model);
+                                                 const v1::Content& content, const Model& model,
+                                                 int64_t max_tokens);
 
 // The key of a request in a RequestTable: its id and a keyed hash of its name and its other fields.
 RequestKey MakeRequestKey(const google::protobuf::Message& request, const std::string& request_id);

@@ -9,18 +9,18 @@ ComputeSlot::~ComputeSlot() {
 }
 
 absl::Status ComputeSlot::Yield(const Call& call) {
-  scheduler_->Requeue();
+  scheduler_->Requeue(call);
   return call.Check();
 }
 
-ComputeScheduler::ComputeScheduler(int num_slots) : num_slots_(static_cast<uint64_t>(num_slots)) {
+ComputeScheduler::ComputeScheduler(int num_slots) : num_slots_(num_slots) {
   LETHE_CHECK(num_slots >= 1);
 }
 
 absl::StatusOr<ComputeSlot> ComputeScheduler::Acquire(const Call& call) {
   {
     MutexLock lock(&mutex_);
-    WaitForTurn();
+    WaitForTurn(call);
   }
   ComputeSlot slot(this);
   if (absl::Status status = call.Check(); !status.ok()) return status;
@@ -29,27 +29,45 @@ absl::StatusOr<ComputeSlot> ComputeScheduler::Acquire(const Call& call) {
 
 int ComputeScheduler::num_waiting() const {
   MutexLock lock(&mutex_);
-  const uint64_t num_admitted = num_released_ + num_slots_;
-  return next_ticket_ > num_admitted ? static_cast<int>(next_ticket_ - num_admitted) : 0;
+  return num_waiting_;
 }
 
-void ComputeScheduler::WaitForTurn() {
-  const uint64_t ticket = next_ticket_++;
-  while (ticket >= num_released_ + num_slots_) released_.Wait(&mutex_);
+void ComputeScheduler::WaitForTurn(const Call& call) {
+  Waiter waiter;
+  Tenant& tenant = tenants_[call.principal().tenant];
+  if (tenant.waiting.empty()) ready_.emplace(tenant.last_turn, &tenant);
+  tenant.waiting.push_back(&waiter);
+  ++num_waiting_;
+  Admit();
+  while (!waiter.admitted) waiter.turn.Wait(&mutex_);
 }
 
-void ComputeScheduler::Requeue() {
+void ComputeScheduler::Admit() {
+  while (num_running_ < num_slots_ && !ready_.empty()) {
+    Tenant& tenant = *ready_.begin()->second;
+    ready_.erase(ready_.begin());
+    Waiter& waiter = *tenant.waiting.front();
+    tenant.waiting.pop_front();
+    tenant.last_turn = ++num_turns_;
+    if (!tenant.waiting.empty()) ready_.emplace(tenant.last_turn, &tenant);
+    ++num_running_;
+    --num_waiting_;
+    waiter.admitted = true;
+    waiter.turn.SignalAll();
+  }
+}
+
+void ComputeScheduler::Requeue(const Call& call) {
   MutexLock lock(&mutex_);
-  if (next_ticket_ <= num_released_ + num_slots_) return;  // nobody waits
-  ++num_released_;
-  released_.SignalAll();
-  WaitForTurn();
+  if (ready_.empty()) return;  // nobody waits
+  --num_running_;
+  WaitForTurn(call);
 }
 
 void ComputeScheduler::Release() {
   MutexLock lock(&mutex_);
-  ++num_released_;
-  released_.SignalAll();
+  --num_running_;
+  Admit();
 }
 
 }  // namespace lethe

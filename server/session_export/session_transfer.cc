@@ -92,9 +92,10 @@ absl::StatusOr<NewSession> OptionsOf(const ExportedSession& exported, const Impo
 
 // A session keeps its kind: who calls it by its id would meet another one. Placed behind the ids that the session to be
 // replaced gave out.
-absl::StatusOr<uint64_t> PlaceBehind(const std::string& session_id, const ImportTools& tools,
-                                     ExportedSession* exported) {
-  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> old, tools.sessions->Find(session_id));
+absl::StatusOr<uint64_t> PlaceBehind(const std::string& tenant, const std::string& session_id,
+                                     const ImportTools& tools, ExportedSession* exported) {
+  LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> old,
+                         tools.sessions->Find(tenant, session_id));
   FairMutexLock lock(&old->mutex);
   LETHE_RETURN_IF_ERROR(old->LiveSession().status());
   LETHE_RETURN_IF_ERROR(exported->model.has_value() ? old->CheckHasModel()
@@ -152,11 +153,12 @@ absl::StatusOr<ImportReceipt> ImportSession(ExportedSession exported, const Impo
   receipt.exported_digest = exported.state_digest;
   receipt.reevaluated = exported.numerics_id != NumericsId() || exported.device_kind != kDeviceKind;
   ImportedSession imported;
+  imported.tenant = call.principal().tenant;
   imported.display_name =
       command.display_name.empty() ? exported.display_name : command.display_name;
   if (!command.session_id.empty()) {
     LETHE_ASSIGN_OR_RETURN(imported.token_ids_from,
-                           PlaceBehind(command.session_id, tools, &exported));
+                           PlaceBehind(imported.tenant, command.session_id, tools, &exported));
   }
   {
     LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, tools.scheduler->Acquire(call));

@@ -7,11 +7,13 @@
 #include "server/model/model.h"
 #include "server/model/numerics_id.h"
 #include "server/session_registry/saved_fields.h"
+#include "server/session_registry/tenant_text.h"
 
 namespace lethe {
 namespace {
 
-constexpr uint64_t kSnapshotVersion = 2;
+constexpr uint64_t kSnapshotVersion = 3;
+constexpr uint64_t kVersionWithoutTenant = 2;
 enum class EntryTag : uint64_t { kSnapshot = 1, kDelta = 2 };
 
 void WriteOptional(const std::optional<double>& value, ByteWriter* writer) {
@@ -117,10 +119,12 @@ absl::Status ReadSnapshot(ByteReader* reader, SavedSession* session) {
   uint64_t version = 0;
   bool has_model = false;
   LETHE_RETURN_IF_ERROR(reader->U64(&version));
-  if (version != kSnapshotVersion) {
+  if (version != kSnapshotVersion && version != kVersionWithoutTenant) {
     return absl::DataLossError("stored session: of another version");
   }
   LETHE_RETURN_IF_ERROR(reader->String(&session->session_id));
+  session->tenant = kLocalTenant;
+  if (version == kSnapshotVersion) LETHE_RETURN_IF_ERROR(reader->String(&session->tenant));
   LETHE_RETURN_IF_ERROR(reader->String(&session->display_name));
   LETHE_RETURN_IF_ERROR(reader->I64(&session->create_time_us));
   LETHE_RETURN_IF_ERROR(ReadDigest(reader, &session->numerics_id));
@@ -172,6 +176,7 @@ std::string WriteSnapshot(const SavedSession& session) {
   writer.U64(static_cast<uint64_t>(EntryTag::kSnapshot));
   writer.U64(kSnapshotVersion);
   writer.String(session.session_id);
+  writer.String(session.tenant);
   writer.String(session.display_name);
   writer.I64(session.create_time_us);
   WriteDigest(session.numerics_id, &writer);
@@ -241,6 +246,7 @@ SavedCounters CountersOf(const SessionEntry& entry) {
 SavedSession SaveEntry(const SessionEntry& entry) {
   SavedSession saved;
   saved.session_id = entry.session_id;
+  saved.tenant = entry.tenant;
   saved.display_name = entry.display_name;
   saved.create_time_us = entry.create_time_us;
   saved.numerics_id = NumericsId();
@@ -267,6 +273,14 @@ std::optional<RequestTable::Saved> SaveRequest(const RequestKey& request,
   std::string bytes = answer.Encode(true);
   if (request.request_id.empty() || bytes.empty()) return std::nullopt;
   return RequestTable::Saved{request.request_id, request.content, std::move(bytes)};
+}
+
+std::optional<RequestTable::Saved> SaveOwnRequest(const std::string& tenant,
+                                                  const RequestKey& request,
+                                                  const StoredAnswer& answer) {
+  std::optional<RequestTable::Saved> saved = SaveRequest(request, answer);
+  if (saved.has_value()) saved->request_id = WithTenant(tenant, saved->request_id);
+  return saved;
 }
 
 }  // namespace lethe

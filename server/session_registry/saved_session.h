@@ -1,7 +1,7 @@
 // SavedSession: what a session's meta rows say of it: everything but its inputs and what is computed from them.
 //
 // Equation:  ReadMeta(WriteSnapshot(s)) = s; rows of WriteDelta behind the snapshot are applied in order.
-// Shapes:    docs/data-directory.md. The server's own rows (session 0) are a SavedSession with requests alone.
+// Shapes:    docs/data-directory.md. A snapshot that names no tenant, as all did until there were tenants, is local's. The server's own rows (session 0) are a SavedSession with requests alone.
 // Units:     as SessionEntry.
 // Requires:  none.
 // Rejects:   ReadMeta: DATA_LOSS unless the first row is a snapshot and every byte is understood.
@@ -40,6 +40,7 @@ struct SavedModel {
 
 struct SavedSession {
   std::string session_id;
+  std::string tenant = kLocalTenant;
   std::string display_name;
   int64_t create_time_us = 0;
   audit::Sha256Digest numerics_id{};
@@ -73,6 +74,10 @@ SavedCounters CountersOf(const SessionEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRE
 // The request that `answer` answers, unless it has no id or is not kept.
 std::optional<RequestTable::Saved> SaveRequest(const RequestKey& request,
                                                const StoredAnswer& answer);
+// Likewise of a request of the registry's own, which keeps those of all tenants.
+std::optional<RequestTable::Saved> SaveOwnRequest(const std::string& tenant,
+                                                  const RequestKey& request,
+                                                  const StoredAnswer& answer);
 
 void WriteRecordRef(const RecordRef& ref, ByteWriter* writer);
 absl::Status ReadRecordRef(ByteReader* reader, RecordRef* ref);

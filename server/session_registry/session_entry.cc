@@ -46,8 +46,9 @@ absl::Status WrongSessionKindError(absl::string_view want) {
 }
 
 SessionEntry::SessionEntry(std::string id, std::string name, std::unique_ptr<Session> new_session,
-                           int64_t now_us)
+                           int64_t now_us, std::string owner)
     : session_id(std::move(id)),
+      tenant(std::move(owner)),
       display_name(std::move(name)),
       create_time_us(now_us),
       model(new_session->shared_model()),
@@ -58,8 +59,10 @@ SessionEntry::SessionEntry(std::string id, std::string name, std::unique_ptr<Ses
 }
 
 SessionEntry::SessionEntry(std::string id, std::string name,
-                           std::unique_ptr<VectorSession> new_session, int64_t now_us)
+                           std::unique_ptr<VectorSession> new_session, int64_t now_us,
+                           std::string owner)
     : session_id(std::move(id)),
+      tenant(std::move(owner)),
       display_name(std::move(name)),
       create_time_us(now_us),
       vector_options(new_session->options()),
@@ -70,6 +73,7 @@ SessionEntry::SessionEntry(std::string id, std::string name,
 
 SessionEntry::SessionEntry(Stored stored)
     : session_id(std::move(stored.id)),
+      tenant(std::move(stored.tenant)),
       display_name(std::move(stored.name)),
       create_time_us(stored.create_time_us),
       model(std::move(stored.model)),
@@ -176,7 +180,7 @@ absl::Status SessionEntry::BeginWrite() {
 absl::StatusOr<std::shared_ptr<LabelledWriter>> SessionEntry::AdmitWriter(
     const std::string& subject) {
   if (subject.empty()) return std::shared_ptr<LabelledWriter>();
-  if (fence != nullptr) LETHE_RETURN_IF_ERROR(fence->Check(subject));
+  if (fence != nullptr) LETHE_RETURN_IF_ERROR(fence->Check(tenant, subject));
   writers.erase(std::remove_if(writers.begin(), writers.end(),
                                [](const auto& writer) { return writer.expired(); }),
                 writers.end());
@@ -235,12 +239,20 @@ void SessionEntry::Publish() {
   }
   MutexLock lock(&info_mutex_);
   info_ = info;
+  for (size_t i = record_leaves_.size(); i < record_refs.size(); ++i) {
+    record_leaves_.push_back(record_refs[i].leaf_index);
+  }
 }
 
 void SessionEntry::PublishLength() {
   const int64_t num_inputs = session == nullptr ? 0 : session->num_tokens();
   MutexLock lock(&info_mutex_);
   info_.num_inputs = num_inputs;
+}
+
+std::vector<uint64_t> SessionEntry::RecordLeaves() const {
+  MutexLock lock(&info_mutex_);
+  return record_leaves_;
 }
 
 SessionInfo SessionEntry::Info() const {

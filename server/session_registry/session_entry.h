@@ -29,6 +29,7 @@
 
 #include "audit/certificate/recorder.h"
 #include "kernels/base/mutex.h"
+#include "server/identity/principal.h"
 #include "server/journal/session_journal.h"
 #include "server/scheduler/fair_mutex.h"
 #include "server/session/session.h"
@@ -92,14 +93,15 @@ struct SessionInfo {
 
 struct SessionEntry {
   SessionEntry(std::string id, std::string name, std::unique_ptr<Session> new_session,
-               int64_t now_us);
+               int64_t now_us, std::string owner = kLocalTenant);
   SessionEntry(std::string id, std::string name, std::unique_ptr<VectorSession> new_session,
-               int64_t now_us);
+               int64_t now_us, std::string owner = kLocalTenant);
   using RestoreFunction = std::function<absl::StatusOr<std::unique_ptr<AnySession>>()>;
   // Of a stored session that is not in memory; its `restore`, set next, brings it there. One that cannot be used has
   // none, and `unavailable` says why.
   struct Stored {
     std::string id;
+    std::string tenant = kLocalTenant;
     std::string name;
     int64_t create_time_us = 0;
     std::shared_ptr<const Model> model;
@@ -111,6 +113,7 @@ struct SessionEntry {
   explicit SessionEntry(Stored stored);
 
   const std::string session_id;
+  const std::string tenant;  // whose it is: nobody else learns that it exists
   const std::string display_name;
   const int64_t create_time_us;
   const std::shared_ptr<const Model> model;  // null: a vector session
@@ -149,6 +152,8 @@ struct SessionEntry {
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void PublishLength() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   SessionInfo Info() const;
+  // leaf_index of every record; as Info, this never waits.
+  std::vector<uint64_t> RecordLeaves() const;
   // Of the last Live… call, or of the entry's making, steady clock.
   int64_t last_use_us() const { return last_use_us_; }
 
@@ -178,6 +183,7 @@ struct SessionEntry {
   std::atomic<int64_t> last_use_us_{NowSteadyMicros()};
   mutable Mutex info_mutex_;
   SessionInfo info_ ABSL_GUARDED_BY(info_mutex_);
+  std::vector<uint64_t> record_leaves_ ABSL_GUARDED_BY(info_mutex_);
   absl::Status unavailable_ ABSL_GUARDED_BY(info_mutex_);
 };
 

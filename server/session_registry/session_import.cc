@@ -8,22 +8,24 @@
 #include "server/session_registry/durable_entry.h"
 #include "server/session_registry/saved_session.h"
 #include "server/session_registry/session_registry.h"
+#include "server/session_registry/tenant_text.h"
 
 namespace lethe {
 namespace {
 
 std::shared_ptr<SessionEntry> MakeImported(ImportedSession imported, const std::string& id,
                                            int64_t create_time_us) {
+  std::string tenant = std::move(imported.tenant);
   if (imported.is_model) {
     return std::make_shared<SessionEntry>(
         id, imported.display_name,
-        std::unique_ptr<Session>(static_cast<Session*>(imported.session.release())),
-        create_time_us);
+        std::unique_ptr<Session>(static_cast<Session*>(imported.session.release())), create_time_us,
+        std::move(tenant));
   }
   return std::make_shared<SessionEntry>(
       id, imported.display_name,
       std::unique_ptr<VectorSession>(static_cast<VectorSession*>(imported.session.release())),
-      create_time_us);
+      create_time_us, std::move(tenant));
 }
 
 absl::Status SessionChangedError() {
@@ -32,11 +34,12 @@ absl::Status SessionChangedError() {
       {"SESSION_CHANGED", {{"field", "session_id"}}});
 }
 
-absl::Status CheckLabels(const Inputs& inputs, const SubjectFence& fence) {
+absl::Status CheckLabels(const std::string& tenant, const Inputs& inputs,
+                         const SubjectFence& fence) {
   for (int64_t rank = 0; rank < inputs.size(); ++rank) {
     // Runs of one label are looked at once.
     if (rank > 0 && inputs.at(rank).subject_index == inputs.at(rank - 1).subject_index) continue;
-    LETHE_RETURN_IF_ERROR(fence.Check(inputs.subject(rank)));
+    LETHE_RETURN_IF_ERROR(fence.Check(tenant, inputs.subject(rank)));
   }
   return absl::OkStatus();
 }
@@ -48,14 +51,14 @@ absl::Status SessionRegistry::StoreImported(const RequestKey& request, SessionEn
   if (store_ == nullptr) return absl::OkStatus();
   LETHE_RETURN_IF_ERROR(WithStoreReason(CompactOwn()));
   SavedDelta delta;
-  delta.request = SaveRequest(request, CreateAnswer(entry->session_id));
+  delta.request = SaveOwnRequest(entry->tenant, request, CreateAnswer(entry->session_id));
   FairMutexLock lock(&entry->mutex);
   entry->journal = std::make_unique<SessionJournal>(store_, store_->NewSession(), JournalState());
-  return WithStoreReason(
-      entry->journal->BeginImported({entry->session->inputs(), VectorRowsOf(*entry),
-                                     WriteSnapshot(SaveEntry(*entry)), entry->session_id},
-                                    old == nullptr ? nullptr : old->journal.get(), journal_.get(),
-                                    delta.request ? WriteDelta(delta) : ""));
+  return WithStoreReason(entry->journal->BeginImported(
+      {entry->session->inputs(), VectorRowsOf(*entry), WriteSnapshot(SaveEntry(*entry)),
+       WithTenant(entry->tenant, entry->session_id)},
+      old == nullptr ? nullptr : old->journal.get(), journal_.get(),
+      delta.request ? WriteDelta(delta) : ""));
 }
 
 absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Replace(
@@ -91,22 +94,24 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Replace(
 absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Import(
     ImportedSession imported, const std::string& replaced_id, const RequestKey& request) {
   MutexLock change_lock(&change_mutex_);
-  LETHE_ASSIGN_OR_RETURN(const auto answer, requests_.Find<CreateAnswer>(request));
-  if (answer != nullptr) return Find(answer->session_id);
-  LETHE_RETURN_IF_ERROR(CheckLabels(imported.session->inputs(), *fence_));
+  const std::string tenant = imported.tenant;
+  RequestTable& requests = RequestsOf(tenant);
+  LETHE_ASSIGN_OR_RETURN(const auto answer, requests.Find<CreateAnswer>(request));
+  if (answer != nullptr) return Find(tenant, answer->session_id);
+  LETHE_RETURN_IF_ERROR(CheckLabels(tenant, imported.session->inputs(), *fence_));
   std::shared_ptr<SessionEntry> entry;
   if (replaced_id.empty()) {
-    LETHE_RETURN_IF_ERROR(CheckRoom());
+    LETHE_RETURN_IF_ERROR(CheckRoom(imported.tenant));
     entry = MakeImported(std::move(imported), RandomId(), NowMicros());
     entry->fence = fence_;
     LETHE_RETURN_IF_ERROR(StoreImported(request, entry.get(), nullptr));
   } else {
-    LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> old, Find(replaced_id));
+    LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> old, Find(tenant, replaced_id));
     LETHE_ASSIGN_OR_RETURN(entry, Replace(std::move(imported), old, request));
   }
-  requests_.Remember(request, std::make_shared<CreateAnswer>(entry->session_id));
+  requests.Remember(request, std::make_shared<CreateAnswer>(entry->session_id));
   MutexLock lock(&mutex_);
-  sessions_[entry->session_id] = entry;
+  Insert(entry);
   return entry;
 }
 

@@ -21,33 +21,35 @@ LabelledWriter::~LabelledWriter() { audit::SecureWipe(&subject); }
 
 SubjectFence::~SubjectFence() {
   MutexLock lock(&mutex_);
-  for (std::string& label : closed_) audit::SecureWipe(&label);
+  for (Label& label : closed_) audit::SecureWipe(&label.subject);
 }
 
-absl::Status SubjectFence::Check(absl::string_view subject) const {
+absl::Status SubjectFence::Check(absl::string_view tenant, absl::string_view subject) const {
   if (FaultActive(Fault::kSubjectAdmitted)) return absl::OkStatus();
-  return IsClosed(subject) ? SubjectBeingForgottenError() : absl::OkStatus();
+  return IsClosed(tenant, subject) ? SubjectBeingForgottenError() : absl::OkStatus();
 }
 
-bool SubjectFence::IsClosed(absl::string_view subject) const {
+bool SubjectFence::IsClosed(absl::string_view tenant, absl::string_view subject) const {
   MutexLock lock(&mutex_);
-  return std::any_of(closed_.begin(), closed_.end(),
-                     [&](const std::string& label) { return label == subject; });
+  return std::any_of(closed_.begin(), closed_.end(), [&](const Label& label) {
+    return label.tenant == tenant && label.subject == subject;
+  });
 }
 
-void SubjectFence::Close(absl::string_view subject) {
-  LETHE_CHECK(!subject.empty() && !IsClosed(subject));
+void SubjectFence::Close(absl::string_view tenant, absl::string_view subject) {
+  LETHE_CHECK(!subject.empty() && !IsClosed(tenant, subject));
   MutexLock lock(&mutex_);
-  closed_.emplace_back(subject);
+  closed_.push_back({std::string(tenant), std::string(subject)});
 }
 
-void SubjectFence::Open(absl::string_view subject) {
+void SubjectFence::Open(absl::string_view tenant, absl::string_view subject) {
   MutexLock lock(&mutex_);
-  const auto found = std::find_if(closed_.begin(), closed_.end(),
-                                  [&](const std::string& label) { return label == subject; });
+  const auto found = std::find_if(closed_.begin(), closed_.end(), [&](const Label& label) {
+    return label.tenant == tenant && label.subject == subject;
+  });
   LETHE_CHECK(found != closed_.end());
   std::swap(*found, closed_.back());
-  audit::SecureWipe(&closed_.back());
+  audit::SecureWipe(&closed_.back().subject);
   closed_.pop_back();
 }
 

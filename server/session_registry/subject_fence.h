@@ -1,7 +1,7 @@
 // SubjectFence, LabelledWriter: what keeps inputs under a label out of every session while the label is being forgotten
 // everywhere (server/forget_subject).
 //
-// Equation:  once Close has returned, whoever wants to bring inputs in under the label is refused; who was let in before
+// Equation:  each tenant's labels are its own. Once Close has returned, whoever wants to bring inputs in under the label is refused; who was let in before
 //            is a LabelledWriter of its session, and stops when that session is looked at. So a session that was
 //            looked at after Close, under its lock, gets no input under the label until Open.
 // Shapes:    labels are 1 to 128 bytes.
@@ -49,14 +49,18 @@ class SubjectFence {
   SubjectFence(const SubjectFence&) = delete;
   SubjectFence& operator=(const SubjectFence&) = delete;
 
-  absl::Status Check(absl::string_view subject) const;
-  bool IsClosed(absl::string_view subject) const;
-  void Close(absl::string_view subject);
-  void Open(absl::string_view subject);
+  absl::Status Check(absl::string_view tenant, absl::string_view subject) const;
+  bool IsClosed(absl::string_view tenant, absl::string_view subject) const;
+  void Close(absl::string_view tenant, absl::string_view subject);
+  void Open(absl::string_view tenant, absl::string_view subject);
 
  private:
   mutable Mutex mutex_;
-  std::vector<std::string> closed_ ABSL_GUARDED_BY(mutex_);
+  struct Label {
+    std::string tenant;
+    std::string subject;
+  };
+  std::vector<Label> closed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lethe

@@ -1,9 +1,11 @@
-// Goal: at most N evaluations run at once, in order of arrival; a gone client's turn is passed on;
+// Goal: at most N evaluations run at once, tenants in turn and each one's in order of arrival; a gone client's turn is passed on;
 // a fair lock lets a waiting Forget in between two tokens.
 // Method: threads that record what they saw, and single-threaded cases with exact expectations.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -102,6 +104,70 @@ TEST(ComputeSchedulerTest, YieldLetsEveryWaiterGoFirst) {
   slot.reset();
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(order, ::testing::ElementsAre(0, 1, 2, 3));
+}
+
+class CallOf : public PlainCall {
+ public:
+  explicit CallOf(const std::string& tenant) : principal_{tenant, "caller", kAllRoles} {}
+  const Principal& principal() const override { return principal_; }
+
+ private:
+  const Principal principal_;
+};
+
+// The order in which waiters of these tenants, arrived in this order, get the one slot after a caller of "first".
+std::vector<std::string> OrderOf(const std::vector<std::string>& arrivals) {
+  ComputeScheduler scheduler(1);
+  std::optional<ComputeSlot> held;
+  held.emplace(*scheduler.Acquire(CallOf("first")));
+  std::vector<std::string> order;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < arrivals.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto slot = scheduler.Acquire(CallOf(arrivals[i]));
+      order.push_back(arrivals[i]);
+    });
+    WaitUntil([&] { return scheduler.num_waiting() == static_cast<int>(i) + 1; });
+  }
+  held.reset();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(scheduler.num_waiting(), 0);
+  return order;
+}
+
+TEST(ComputeSchedulerTest, ATenantOfManyStreamsHasOneTurnOfEach) {
+  std::vector<std::string> order = OrderOf({"many", "many", "many", "many", "one", "two", "two"});
+  std::sort(order.begin(), order.begin() + 3);  // none of them has had a turn before
+  EXPECT_THAT(order, ::testing::ElementsAre("many", "one", "two", ::testing::_, ::testing::_,
+                                            "many", "many"));
+  std::sort(order.begin() + 3, order.begin() + 5);
+  EXPECT_EQ(order[3], "many");
+  EXPECT_EQ(order[4], "two");
+}
+
+TEST(ComputeSchedulerTest, WhoHadItsTurnLongestAgoIsNext) {
+  EXPECT_THAT(OrderOf({"first", "first", "other"}),
+              ::testing::ElementsAre("other", "first", "first"));
+}
+
+TEST(ComputeSchedulerTest, YieldPassesTheSlotToAnotherTenantAndGetsItBack) {
+  ComputeScheduler scheduler(1);
+  const CallOf mine("mine");
+  std::optional<ComputeSlot> slot;
+  slot.emplace(*scheduler.Acquire(mine));
+  std::atomic<int> num_turns{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      const auto held = scheduler.Acquire(CallOf("other"));
+      ++num_turns;
+    });
+  }
+  WaitUntil([&] { return scheduler.num_waiting() == 3; });
+  EXPECT_OK(slot->Yield(mine));  // one turn of the other's three
+  EXPECT_EQ(num_turns.load(), 1);
+  slot.reset();
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(ComputeSchedulerTest, YieldOfAGoneClientKeepsTheSlotUntilItIsDropped) {
