@@ -26,6 +26,7 @@ namespace {
 using google::protobuf::MethodDescriptor;
 
 constexpr int kInputsPerServer = 2000;
+int64_t num_servers = 0;
 constexpr const char* kServices[] = {"SessionService",    "GenerationService",    "MemoryService",
                                      "ForgettingService", "CertificationService", "AuditService",
                                      "ModelService"};
@@ -182,7 +183,7 @@ FuzzServer::Running::~Running() {
   core.subjects.Stop();
 }
 
-FuzzServer::FuzzServer() {
+FuzzServer::FuzzServer() : number_(++num_servers) {
   SetLogLevel(LogLevel::kError);
   Restart();
 }
@@ -278,12 +279,13 @@ std::string FuzzServer::NewVectorSession() {
 }
 
 std::string FuzzServer::Digest(const std::string& session_id) {
-  v1::GetStateDigestRequest request;
-  request.set_session_id(session_id);
-  v1::GetStateDigestResponse response;
-  return Ask("SessionService", "GetStateDigest", request, &response).ok()
-             ? response.digest().sha256()
-             : "";
+  const auto entry = running_->core.sessions.Find(session_id);
+  if (!entry.ok()) return "";
+  FairMutexLock lock(&(*entry)->mutex);
+  const absl::StatusOr<AnySession*> session = (*entry)->LiveSession();
+  if (!session.ok()) return "";
+  const audit::Sha256Digest digest = (*session)->StateParts().Digest();
+  return std::string(audit::AsStringView(digest));
 }
 
 std::vector<v1::Input> FuzzServer::Inputs(const std::string& session_id) {

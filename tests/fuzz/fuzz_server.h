@@ -50,7 +50,7 @@ class FuzzServer {
   // Model session: kContentCanary under no label, then 8 tokens under "a". Vector session: three keys, two of them under "a".
   std::string NewModelSession();
   std::string NewVectorSession();
-  // Its digest's bytes; empty: there is no such session.
+  // Its digest's bytes, past gRPC, which an input would else spend most of its time in; empty: there is no such session.
   std::string Digest(const std::string& session_id);
   std::vector<v1::Input> Inputs(const std::string& session_id);
   // The state is that of a fresh session of the same options that was given what this one retains (contract C1). Of a model
@@ -66,11 +66,14 @@ class FuzzServer {
   void DeleteSessions();
   // Ends it and starts another on the same data.
   void Restart();
+  // Of this object, among all.
+  int64_t number() const { return number_; }
 
  private:
   struct Running;
   void CheckVectorState(const v1::Session& session);
 
+  const int64_t number_;
   const audit::TempDirectory directory_{audit::TempDirectory::Where::kMemory};
   std::unique_ptr<Running> running_;
 };

@@ -289,6 +289,8 @@ void Story::Delete(Session* session) {
 
 void Story::Operate(FuzzBytes* bytes) {
   Session* const session = Pick(bytes);
+  const std::string id = session->first;
+  bool touches_all = false;
   switch (bytes->Below(16)) {
     case 0:
       if (sessions_.size() < kSessionsMax) Create();
@@ -317,14 +319,19 @@ void Story::Operate(FuzzBytes* bytes) {
       break;
     case 13:
       ForgetLabel(bytes);
+      touches_all = true;
       break;
     case 14:
       Delete(session);
       break;
     default:
-      if (bytes->Below(4) == 0) server_->Restart();
+      if (bytes->Below(4) != 0) break;
+      server_->Restart();
+      touches_all = true;
   }
-  for (const Session& each : sessions_) CompareInputs(each);
+  for (const Session& each : sessions_) {
+    if (touches_all || each.first == id) CompareInputs(each);
+  }
 }
 
 void Story::CompareInputs(const Session& session) {
@@ -340,7 +347,10 @@ void Story::CompareInputs(const Session& session) {
 }
 
 void Story::Compare() {
-  for (const Session& session : sessions_) server_->CheckState(session.first);
+  for (const Session& session : sessions_) {
+    CompareInputs(session);
+    server_->CheckState(session.first);
+  }
 }
 
 }  // namespace
@@ -351,7 +361,7 @@ void FuzzOperations(absl::string_view input) {
   Story story(&server);
   for (int operation = 0; operation < kOperationsMax && !bytes.empty(); ++operation) {
     story.Operate(&bytes);
-    if (operation % 6 == 5) story.Compare();
+    if (operation % 8 == 7) story.Compare();
   }
   story.Compare();
   server.DeleteSessions();
