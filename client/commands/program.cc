@@ -52,6 +52,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddModelsCommands(app, context);
   AddDigestCommand(app, context);
   AddDoctorCommand(app, context);
+  AddCompletionCommand(app, context);
   AddBenchCommand(app, context);
   AddPaperCommand(app, context);
 }
@@ -65,7 +66,7 @@ int RunProgram(const std::vector<std::string>& arguments, const Io& io) {
   app.fallthrough();
   app.require_subcommand(1);
   app.footer(kFooter);
-  app.set_version_flag("--version", "lethe 0.1.0");
+  app.set_version_flag("--version", "lethe " LETHE_VERSION);
   AddGlobalOptions(app, context.options());
   AddCommands(app, context);
   CheckOptionTexts(app);
