@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -18,17 +19,21 @@
 #include "audit/crypto/sha256.h"
 #include "audit/witness/witness_client.h"
 #include "kernels/base/status_macros.h"
+#include "server/configuration_check.h"
 #include "server/diagnostics/log.h"
 #include "server/identity/authenticator.h"
+#include "server/metrics/metrics_server.h"
 #include "server/model/numerics_id.h"
 #include "server/options.h"
 #include "server/process_setup.h"
 #include "server/recovery/recovery.h"
 #include "server/recovery/replay_erasures.h"
+#include "server/rpc/core_metrics.h"
 #include "server/rpc/received_bytes.h"
 #include "server/rpc/request_key.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/server_core.h"
+#include "server/rpc/tls_credentials.h"
 #include "server/session_keeper.h"
 #include "server/store/data_directory.h"
 #include "server/store/secret_file.h"
@@ -85,7 +90,12 @@ absl::StatusOr<std::unique_ptr<const Authenticator>> AuthenticatorOf(
 }
 
 RpcOptions RpcOptionsOf(const ServerOptions& options) {
-  RpcOptions rpc{options.listen_address, options.max_message_bytes, std::nullopt, 0};
+  RpcOptions rpc;
+  rpc.listen_address = options.listen_address;
+  rpc.max_message_bytes = options.max_message_bytes;
+  rpc.reflection = options.reflection;
+  rpc.keepalive_seconds = options.keepalive_seconds;
+  rpc.keepalive_timeout_seconds = options.keepalive_timeout_seconds;
   const IdentityOptions& identity = options.identity;
   if (identity.tls_certificate_path.empty()) return rpc;
   rpc.tls = TlsFiles{identity.tls_certificate_path, identity.tls_key_path, identity.client_ca_path,
@@ -165,6 +175,12 @@ absl::StatusOr<RecoverySummary> Recover(const DataDirectory& data, ServerCore* c
   return summary;
 }
 
+MetricsPlaces PlacesOf(const ServerOptions& options) {
+  const std::string ledger =
+      options.erasure_ledger.empty() ? options.data_directory + "-ledger" : options.erasure_ledger;
+  return {options.data_directory, ledger, LETHE_VERSION};
+}
+
 ResidentOptions ResidentOptionsOf(const ServerOptions& options) {
   ResidentOptions resident;
   resident.max_bytes = options.resident_mib << 20;
@@ -234,17 +250,70 @@ void SpillAtEnd(const ServerCore& core) {
   if (num_spilled > 0) LogInfo(absl::StrCat("snapshots of ", num_spilled, " sessions are stored"));
 }
 
+absl::Status ServeUntilSignal(const ServerOptions& options, const sigset_t& signals,
+                              const DataDirectory& data, MetricsServer* metrics, ServerCore* core) {
+  LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                         RpcServer::Start(core, RpcOptionsOf(options)));
+  core->subjects.Resume();
+  std::printf("lethe-server listening on %s\n", server->address().c_str());
+  std::printf("trust file for auditors: %s\n", data.trust_path().c_str());
+  if (metrics != nullptr) {
+    metrics->SetPage([core, places = PlacesOf(options)] { return CoreMetrics(*core, places); });
+    metrics->SetReady(true);
+    std::printf("metrics: http://%s/metrics\n", metrics->address().c_str());
+  }
+  std::fflush(stdout);
+  if (core->authenticator == nullptr && options.identity.anonymous_beyond_loopback) {
+    LogInfo(absl::StrCat("no credential is asked for: whoever reaches ", server->address(),
+                         " can read, change and delete every session"));
+  }
+  if (const absl::Status frozen = data.log()->frozen(); !frozen.ok()) {
+    LogError(
+        absl::StrCat("the audit log is frozen, nothing will be certified: ", frozen.message()));
+  }
+  int signal = 0;
+  {
+    const SessionKeeper keeper(ResidentOptionsOf(options), &core->sessions);
+    sigwait(&signals, &signal);
+  }
+  LogInfo(
+      absl::StrCat("stopping; running calls may go on for ", options.drain_seconds, " seconds"));
+  if (metrics != nullptr) metrics->SetReady(false);
+  server->Shutdown(options.drain_seconds);
+  core->subjects.Stop();
+  if (options.snapshot_mib > 0) SpillAtEnd(*core);
+  if (metrics != nullptr) metrics->SetPage({});
+  LogInfo("stopped");
+  return absl::OkStatus();
+}
+
 absl::Status Run(const ServerOptions& options) {
   if (const std::optional<KeyChange> change = RequestedChange(options)) {
     return ChangeKey(options, *change);
   }
   const sigset_t signals = BlockStopSignals();
+  if (options.check) {
+    LETHE_RETURN_IF_ERROR(CheckConfiguration(options));
+    if (const auto tls = RpcOptionsOf(options).tls) {
+      LETHE_RETURN_IF_ERROR(TlsCredentials::Open(*tls).status());
+    }
+  }
+  std::unique_ptr<MetricsServer> metrics;
+  if (!options.metrics_address.empty() && !options.check) {
+    LETHE_ASSIGN_OR_RETURN(metrics, MetricsServer::Start(options.metrics_address));
+  }
   ServerCore core(options.compute_threads, options.max_sessions);
+  core.SetLimits(options.limits);
   core.on_failure = EndProcess;
   core.max_vectors = options.max_vectors;
   core.stored_input_bytes = static_cast<size_t>(options.stored_input_mib) << 20;
   LETHE_ASSIGN_OR_RETURN(core.authenticator, AuthenticatorOf(options.identity));
   LETHE_ASSIGN_OR_RETURN(LogPolicy log_policy, PolicyOf(options));
+  if (options.check && !std::filesystem::exists(options.data_directory)) {
+    LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
+    std::printf("the configuration is valid; there is no data directory yet\n");
+    return absl::OkStatus();
+  }
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DataDirectory> data,
                          DataDirectory::Open(options.data_directory, options.origin, EndProcess,
                                              options.erasure_ledger, log_policy));
@@ -263,32 +332,7 @@ absl::Status Run(const ServerOptions& options) {
   NumericsId();  // the self-test runs before the first call, not in it
   LETHE_ASSIGN_OR_RETURN(const RecoverySummary summary, Recover(*data, &core));
   if (options.check) return Check(summary, core);
-  LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                         RpcServer::Start(&core, RpcOptionsOf(options)));
-  core.subjects.Resume();
-  std::printf("lethe-server listening on %s\n", server->address().c_str());
-  std::printf("trust file for auditors: %s\n", data->trust_path().c_str());
-  std::fflush(stdout);
-  if (core.authenticator == nullptr && options.identity.anonymous_beyond_loopback) {
-    LogInfo(absl::StrCat("no credential is asked for: whoever reaches ", server->address(),
-                         " can read, change and delete every session"));
-  }
-  if (const absl::Status frozen = data->log()->frozen(); !frozen.ok()) {
-    LogError(
-        absl::StrCat("the audit log is frozen, nothing will be certified: ", frozen.message()));
-  }
-  int signal = 0;
-  {
-    const SessionKeeper keeper(ResidentOptionsOf(options), &core.sessions);
-    sigwait(&signals, &signal);
-  }
-  LogInfo(
-      absl::StrCat("stopping; running calls may go on for ", options.drain_seconds, " seconds"));
-  server->Shutdown(options.drain_seconds);
-  core.subjects.Stop();
-  if (options.snapshot_mib > 0) SpillAtEnd(core);
-  LogInfo("stopped");
-  return absl::OkStatus();
+  return ServeUntilSignal(options, signals, *data, metrics.get(), &core);
 }
 
 }  // namespace
@@ -303,6 +347,7 @@ int main(int argc, char** argv) {
   if (const std::optional<int> code = lethe::ParseOptions(argc, argv, &options)) return *code;
   lethe::KeepFreedMemory(options.compute_threads);
   lethe::SetLogLevel(options.log_level);
+  lethe::SetLogFormat(options.log_format);
   const absl::Status status = lethe::Run(options);
   if (status.ok()) return 0;
   lethe::LogError(status.message());

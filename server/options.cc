@@ -1,11 +1,15 @@
 #include "server/options.h"
 
 #include <algorithm>
+#include <iostream>
+#include <string>
 #include <thread>
 
 #include <CLI/CLI.hpp>
 
 #include "audit/witness/witness_client.h"
+#include "server/limit_options.h"
+#include "server/metrics/metrics_server.h"
 #include "server/rpc/listen_address.h"
 
 namespace lethe {
@@ -33,6 +37,34 @@ void AddLogLevel(CLI::App* app, ServerOptions* options) {
           ""))
       ->type_name("LEVEL")
       ->default_str("info");
+  const auto set_format = [options](const std::string& name) {
+    options->log_format = name == "json" ? LogFormat::kJson : LogFormat::kText;
+  };
+  app->add_option_function<std::string>("--log-format", set_format,
+                                        "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->default_str("text");
+}
+
+// What is beside the API: health is always served.
+void AddOperationOptions(CLI::App* app, ServerOptions* options) {
+  app->add_option("--metrics", options->metrics_address,
+                  "Address of Prometheus metrics (/metrics, /livez, /readyz), plain HTTP without "
+                  "content; port 0 takes any free port [none]")
+      ->check(CLI::Validator(
+          [](const std::string& text) { return std::string(CheckMetricsAddress(text).message()); },
+          ""))
+      ->type_name("HOST:PORT");
+  app->add_flag("--reflection", options->reflection,
+                "Let clients ask for the API's descriptors (gRPC server reflection)");
+  app->add_option("--keepalive-seconds", options->keepalive_seconds,
+                  "After so long without a word of a client it is sent a ping")
+      ->check(CLI::Range(1, 7200))
+      ->capture_default_str();
+  app->add_option("--keepalive-timeout-seconds", options->keepalive_timeout_seconds,
+                  "How long a client may take to answer a ping until its calls are cancelled")
+      ->check(CLI::Range(1, 7200))
+      ->capture_default_str();
 }
 
 CLI::Validator LogName() {
@@ -115,11 +147,31 @@ void AddSessionOptions(CLI::App* app, ServerOptions* options) {
       ->capture_default_str();
 }
 
+// CLI11's sentence, with the option's name and what it takes where that lacks.
+std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
+  const std::string sentence = error.what();
+  if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+    return "--config: cannot read the file";
+  }
+  if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) {
+    return "--config: " + sentence.substr(sentence.rfind(':') + 1) + ": there is no such option";
+  }
+  // "--data: 1 required DIR missing".
+  const size_t missing = sentence.find(": 1 required ");
+  if (missing != std::string::npos) {
+    const CLI::Option* option = app.get_option_no_throw(sentence.substr(0, missing));
+    const std::string type = option == nullptr ? "" : " (" + option->get_type_name() + ")";
+    return sentence.substr(0, missing) + ": want a value" + type;
+  }
+  return sentence;
+}
+
 }  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options) {
   options->compute_threads =
       static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+  SetMemoryDefaults(options);
   CLI::App app{
       "lethe-server: streams text from models with a memory per session, and proves that it "
       "forgot.\n"
@@ -127,6 +179,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       "lethe-server"};
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
+  // A misspelt name must not leave a default in force.
+  app.allow_config_extras(CLI::config_extras_mode::error);
   CLI::Option* model =
       app.add_option("--model", options->model_directories,
                      "Model directory (docs/model-format.md); may be given several times")
@@ -135,7 +189,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       ->excludes(model);
   app.add_flag(
       "--check", options->check,
-      "Read every stored session, name those that are damaged, and exit: 0 = none, 1 = some");
+      "Check options, files, ports and models, read every stored session, name those that are "
+      "damaged, and exit: 0 = all is well, 1 = not, 2 = an option is wrong");
   app.add_option("--data", options->data_directory,
                  "Directory for sessions, keys, audit log and trust.txt; created with mode 0700")
       ->type_name("DIR")
@@ -170,6 +225,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
   AddIdentityOptions(&app, &options->identity);
+  AddLimitOptions(&app, &options->limits);
+  AddOperationOptions(&app, options);
   AddLogLevel(&app, options);
   app.footer(
       "The first line on standard output is `lethe-server listening on HOST:PORT`. "
@@ -187,7 +244,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       throw CLI::ValidationError(std::string(exposure.message()));
     }
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::cerr << "lethe-server: " << UsageText(error, app) << " (try lethe-server --help)\n";
+    return 2;
   }
   return std::nullopt;
 }

@@ -19,6 +19,7 @@
 
 #include "server/diagnostics/log.h"
 #include "server/identity_options.h"
+#include "server/limits/limits.h"
 
 namespace lethe {
 
@@ -41,13 +42,19 @@ struct ServerOptions {
   bool check = false;     // read what is stored, report, end
   int64_t max_sessions = 256;
   int64_t max_vectors = 65'536;
-  int64_t stored_input_mib = 256;
-  int64_t resident_mib = 4096;
+  int64_t stored_input_mib = 256;  // less where resident_mib is less than 4096
+  int64_t resident_mib = 4096;     // at most half of the memory that this process may use
   int64_t idle_minutes = 30;
   int64_t snapshot_mib = 1024;
   int max_message_bytes = 8 << 20;
   int drain_seconds = 10;
+  int keepalive_seconds = 60;
+  int keepalive_timeout_seconds = 20;
+  bool reflection = false;
+  std::string metrics_address;  // empty: no metrics
+  Limits limits;
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
   IdentityOptions identity;
 };
 

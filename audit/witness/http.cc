@@ -43,11 +43,16 @@ class Connection {
   int socket() const { return socket_; }
 
   bool WaitFor(short events) const {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-    if (left <= 0) return false;
-    pollfd poll_fd{socket_, events, 0};
-    return poll(&poll_fd, 1, static_cast<int>(left)) == 1;
+    while (true) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+      if (left <= 0) return false;
+      pollfd poll_fd{socket_, events, 0};
+      const int ready = poll(&poll_fd, 1, static_cast<int>(left));
+      // A signal that has this thread wipe its stack, for one (server/wiping).
+      if (ready < 0 && errno == EINTR) continue;
+      return ready == 1;
+    }
   }
 
   bool Send(absl::string_view bytes) const {
@@ -108,8 +113,12 @@ bool ParseHeader(absl::string_view header, Message* message) {
 
 enum class Received { kWhole, kMalformed, kTooLong };
 
-// Without a length the body ends with the connection, which only an answer may.
-Received ReceiveMessage(const Connection& connection, bool wants_length, Message* message) {
+enum class Lengthless { kEndsWithConnection, kIsMalformed, kHasNoBody };
+
+// What a message without a content-length is: an answer's body ends with the connection, a GET has none.
+Received ReceiveMessage(const Connection& connection,
+                        const std::function<Lengthless(const Message&)>& lengthless,
+                        Message* message) {
   std::string bytes;
   size_t split = std::string::npos;
   while ((split = bytes.find("\r\n\r\n")) == std::string::npos) {
@@ -117,7 +126,11 @@ Received ReceiveMessage(const Connection& connection, bool wants_length, Message
     if (!connection.Receive(&bytes)) return Received::kMalformed;
   }
   if (!ParseHeader(absl::string_view(bytes).substr(0, split), message)) return Received::kMalformed;
-  if (wants_length && !message->content_length.has_value()) return Received::kMalformed;
+  if (!message->content_length.has_value()) {
+    const Lengthless what = lengthless(*message);
+    if (what == Lengthless::kIsMalformed) return Received::kMalformed;
+    if (what == Lengthless::kHasNoBody) message->content_length = 0;
+  }
   message->body = bytes.substr(split + 4);
   while (true) {
     const size_t length = message->content_length.value_or(kHttpBodyBytesMax + 1);
@@ -132,6 +145,14 @@ Received ReceiveMessage(const Connection& connection, bool wants_length, Message
       return message->content_length.has_value() ? Received::kMalformed : Received::kWhole;
     }
   }
+}
+
+Received ReceiveRequest(const Connection& connection, Message* message) {
+  const auto lengthless = [](const Message& request) {
+    return absl::StartsWith(request.first_line, "GET ") ? Lengthless::kHasNoBody
+                                                        : Lengthless::kIsMalformed;
+  };
+  return ReceiveMessage(connection, lengthless, message);
 }
 
 bool ToAddress(const std::string& host, int port, sockaddr_in* address) {
@@ -200,10 +221,13 @@ absl::StatusOr<HttpAnswer> HttpPost(const HttpUrl& url, absl::string_view body, 
   const Connection connection(NewSocket(), timeout_s);
   LETHE_RETURN_IF_ERROR(Connect(url, connection));
   Message message;
+  const auto ends_with_connection = [](const Message& /*answer*/) {
+    return Lengthless::kEndsWithConnection;
+  };
   if (!connection.Send(absl::StrCat("POST ", url.path, " HTTP/1.0\r\nHost: ", url.host, ":",
                                     url.port, "\r\nContent-Type: text/plain\r\nContent-Length: ",
                                     body.size(), "\r\nConnection: close\r\n\r\n", body)) ||
-      ReceiveMessage(connection, false, &message) != Received::kWhole) {
+      ReceiveMessage(connection, ends_with_connection, &message) != Received::kWhole) {
     return absl::UnavailableError("no whole answer");
   }
   const std::vector<absl::string_view> words = absl::StrSplit(message.first_line, ' ');
@@ -239,22 +263,29 @@ HttpListener::~HttpListener() {
 
 void HttpListener::Shutdown() const { shutdown(socket_, SHUT_RDWR); }
 
-void HttpListener::Serve(const std::function<HttpAnswer(const std::string& path,
-                                                        const std::string& body)>& handle) const {
+void HttpListener::Serve(const Handler& handle) const { ServeMethod("POST", handle); }
+
+void HttpListener::ServeReads(
+    const std::function<HttpAnswer(const std::string& path)>& handle) const {
+  ServeMethod("GET",
+              [&](const std::string& path, const std::string& /*body*/) { return handle(path); });
+}
+
+void HttpListener::ServeMethod(const std::string& method, const Handler& handle) const {
   while (true) {
     const int accepted = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
     if (accepted < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (accepted < 0) return;
     const Connection connection(accepted, kServeTimeoutS);
     Message message;
-    const Received received = ReceiveMessage(connection, true, &message);
+    const Received received = ReceiveRequest(connection, &message);
     const std::vector<std::string> words = absl::StrSplit(message.first_line, ' ');
     if (received == Received::kTooLong) {
       Answer(connection, {413, "text/plain", "too long\n"});
     } else if (received == Received::kMalformed || words.size() != 3) {
       Answer(connection, {400, "text/plain", "no request\n"});
-    } else if (words[0] != "POST") {
-      Answer(connection, {405, "text/plain", "want POST\n"});
+    } else if (words[0] != method) {
+      Answer(connection, {405, "text/plain", absl::StrCat("want ", method, "\n")});
     } else {
       Answer(connection, handle(words[1], message.body));
     }

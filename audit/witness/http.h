@@ -1,4 +1,5 @@
-// HttpPost, HttpConnect, HttpListener: as much of HTTP/1.0 as add-checkpoint needs: one POST a connection, on plain TCP.
+// HttpPost, HttpConnect, HttpListener: as much of HTTP/1.0 as add-checkpoint and a page of metrics need: one request a
+// connection, on plain TCP.
 //
 // Equation:  none.
 // Shapes:    a body of at most kHttpBodyBytesMax; a header of at most 16 KiB.
@@ -7,11 +8,11 @@
 // Rejects:   HttpPost: UNAVAILABLE for everything that is no whole answer within the time: no connection, a header that is no
 //            HTTP, a body that is cut or too long. Redirects are answers like others; nothing is followed.
 //            HttpConnect: UNAVAILABLE: no connection.
-//            Serve answers 400, 405 or 413 to what is no such request, and drops a connection that is slow.
+//            Serve, ServeReads answer 400, 405 or 413 to what is no such request, and drop a connection that is slow.
 // Effects:   none.
 // Numerics:  none.
-// Threads:   HttpPost, HttpConnect: safe. Serve: runs in the caller's thread, one connection at a time, until the listener
-//            closes.
+// Threads:   HttpPost, HttpConnect: safe. Serve, ServeReads: run in the caller's thread, one connection at a time, until the
+//            listener closes.
 #ifndef LETHE_AUDIT_WITNESS_HTTP_H_
 #define LETHE_AUDIT_WITNESS_HTTP_H_
 
@@ -56,12 +57,17 @@ class HttpListener {
   HttpListener& operator=(const HttpListener&) = delete;
 
   int port() const { return port_; }
-  // Ends a Serve in another thread.
+  // Ends a Serve or ServeReads in another thread.
   void Shutdown() const;
+  // Answers every POST.
   void Serve(const std::function<HttpAnswer(const std::string& path, const std::string& body)>&
                  handle) const;
+  // Answers every GET.
+  void ServeReads(const std::function<HttpAnswer(const std::string& path)>& handle) const;
 
  private:
+  using Handler = std::function<HttpAnswer(const std::string& path, const std::string& body)>;
+  void ServeMethod(const std::string& method, const Handler& handle) const;
   HttpListener(int socket, int port) : socket_(socket), port_(port) {}
   int socket_;
   int port_;

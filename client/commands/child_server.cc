@@ -25,6 +25,7 @@ namespace {
 constexpr char kHost[] = "127.0.0.1:";
 // What lethe-server takes at most, whatever the other one was started with.
 constexpr char kVectorsMax[] = "1048576";
+constexpr char kPromptTokensMax[] = "1048576";
 constexpr std::chrono::seconds kStopTimeout(10);
 
 // The address in a line such as "listening on 127.0.0.1:43251", or "".
@@ -67,8 +68,15 @@ absl::StatusOr<std::unique_ptr<ChildServer>> ChildServer::Start(const Options& o
 }
 
 absl::Status ChildServer::Spawn(const Options& options) {
-  std::vector<std::string> words = {options.program, "--listen", "127.0.0.1:0", "--data",
-                                    directory_ + "/data"};
+  std::vector<std::string> words = {options.program,
+                                    "--listen",
+                                    "127.0.0.1:0",
+                                    "--data",
+                                    directory_ + "/data",
+                                    "--prompt-tokens",
+                                    kPromptTokensMax,
+                                    "--tenant-requests-per-second",
+                                    "0"};
   const std::vector<std::string> serve =
       options.model_directory.empty()
           ? std::vector<std::string>{"--no-model", "--max-vectors", kVectorsMax}

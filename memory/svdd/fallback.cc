@@ -1,6 +1,7 @@
 #include "memory/svdd/fallback.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,8 @@ namespace lethe::svdd {
 namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
+
+std::atomic<int64_t> num_fallbacks{0};
 
 class ActiveSet {
  public:
@@ -206,6 +209,7 @@ bool ActiveSet::Enter() {
 FallbackResult Fallback(GramCache* gram, double mass, double ridge, double ridge_lower,
                         double threshold) {
   LETHE_CHECK(static_cast<double>(gram->num_keys()) > mass && ridge_lower > 0.0);
+  num_fallbacks.fetch_add(1, std::memory_order_relaxed);
   const double gap_goal = 0.5 * ridge_lower * threshold * threshold;
   FallbackResult result = ActiveSet(gram, mass, ridge, ridge_lower, gap_goal).Run();
   const double half = 0.5 * threshold;
@@ -216,5 +220,7 @@ FallbackResult Fallback(GramCache* gram, double mass, double ridge, double ridge
   }
   return result;
 }
+
+int64_t NumFallbacks() { return num_fallbacks.load(std::memory_order_relaxed); }
 
 }  // namespace lethe::svdd

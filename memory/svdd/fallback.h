@@ -12,12 +12,13 @@
 // Units:     a-units of one copy.
 // Requires:  gram->num_keys() > mass, ridge_lower > 0.
 // Rejects:   none; `certified` is false when the gap was not reached.
-// Effects:   evaluates Gram rows.
+// Effects:   evaluates Gram rows. NumFallbacks counts the calls of this process, for its metrics; nothing depends on it.
 // Numerics:  a function of (keys, parameters) alone: no warm start, no maintained number enters.
-// Threads:   compatible.
+// Threads:   compatible; NumFallbacks safe.
 #ifndef LETHE_MEMORY_SVDD_FALLBACK_H_
 #define LETHE_MEMORY_SVDD_FALLBACK_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "memory/svdd/double_double.h"
@@ -36,6 +37,8 @@ struct FallbackResult {
 
 FallbackResult Fallback(GramCache* gram, double mass, double ridge, double ridge_lower,
                         double threshold);
+
+int64_t NumFallbacks();
 
 }  // namespace lethe::svdd
 

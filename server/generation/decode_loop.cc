@@ -85,7 +85,7 @@ absl::Status DecodeLoop::Announce() {
       target_->Run(call_, scheduler_, [&](Session* session, const HistoryMark& mark) {
         mark_ = mark;
         // Again, as a Forget or, on a fork, nothing else may have come in between.
-        const int64_t left = session->max_tokens() - session->num_tokens() - num_prompt;
+        const int64_t left = RemainingTokens(*session, command_.history_tokens) - num_prompt;
         place_.max_tokens =
             command_.sampling.max_tokens.value_or(std::min(kDefaultMaxTokens, left));
         place_.context_limited =

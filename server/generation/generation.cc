@@ -53,9 +53,10 @@ absl::Status CheckContext(const GenerateCommand& command, const Session& session
         absl::FailedPreconditionError("prompt: want at least one token, the session is empty"),
         {"EMPTY_CONTEXT", {{"field", "prompt"}}});
   }
-  LETHE_RETURN_IF_ERROR(CheckBudget(session, num_prompt, "prompt"));
+  LETHE_RETURN_IF_ERROR(CheckBudget(session, command.history_tokens, num_prompt, "prompt"));
   if (!command.sampling.max_tokens.has_value()) return absl::OkStatus();
-  return CheckBudget(session, num_prompt + *command.sampling.max_tokens, "output.max_tokens");
+  return CheckBudget(session, command.history_tokens, num_prompt + *command.sampling.max_tokens,
+                     "output.max_tokens");
 }
 
 // The right to write, and the request as running.

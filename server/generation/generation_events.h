@@ -37,6 +37,7 @@ struct GenerateCommand {
   RequestKey request;
   // Go on with the stream of this request that broke behind this token; 0: before any arrived.
   std::optional<uint64_t> last_token_id;
+  int64_t history_tokens = 0;  // that the session may retain; 0: as many as the model takes
 };
 
 inline constexpr int64_t kDefaultMaxTokens = 256;

@@ -35,17 +35,28 @@ absl::Status StoreAppended(const RequestKey& request, const GenerationTarget& ta
 
 }  // namespace
 
-absl::Status CheckBudget(const Session& session, int64_t count, absl::string_view field) {
-  const int64_t remaining = session.max_tokens() - session.num_tokens();
+int64_t RemainingTokens(const Session& session, int64_t history_tokens) {
+  const int64_t most =
+      history_tokens == 0 ? session.max_tokens() : std::min(session.max_tokens(), history_tokens);
+  // An imported session may hold more.
+  return std::max<int64_t>(most - session.num_tokens(), 0);
+}
+
+absl::Status CheckBudget(const Session& session, int64_t history_tokens, int64_t count,
+                         absl::string_view field) {
+  const int64_t remaining = RemainingTokens(session, history_tokens);
   if (count <= remaining) return absl::OkStatus();
-  return WithErrorInfo(
-      absl::InvalidArgumentError(
-          absl::StrCat(field, ": want at most ", remaining,
-                       " tokens, which is what the model's max_tokens leaves "
-                       "this session; got ",
-                       count)),
-      {"CONTEXT_BUDGET",
-       {{"field", std::string(field)}, {"remaining_tokens", absl::StrCat(remaining)}}});
+  const bool is_ours = history_tokens != 0 && history_tokens < session.max_tokens();
+  const std::string limit = is_ours ? "--history-tokens" : "the model's max_tokens";
+  return WithErrorInfo(absl::InvalidArgumentError(absl::StrCat(
+                           field, ": want at most ", remaining, " tokens, which is what ", limit,
+                           " leaves this session; got ", count)),
+                       {"CONTEXT_BUDGET",
+                        {{"field", std::string(field)},
+                         {"remaining_tokens", absl::StrCat(remaining)},
+                         {"limit", is_ours ? "history-tokens" : "max_tokens"},
+                         {"max", absl::StrCat(is_ours ? history_tokens : session.max_tokens())},
+                         {"got", absl::StrCat(count)}}});
 }
 
 absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
@@ -90,8 +101,8 @@ absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const C
     LETHE_ASSIGN_OR_RETURN(const auto answer, entry->requests.Find<AppendAnswer>(command.request));
     if (answer != nullptr) return answer->receipt;
     LETHE_ASSIGN_OR_RETURN(const Session* session, entry->LiveModelSession());
-    LETHE_RETURN_IF_ERROR(
-        CheckBudget(*session, static_cast<int64_t>(command.vocab_ids.size()), "input"));
+    LETHE_RETURN_IF_ERROR(CheckBudget(*session, command.history_tokens,
+                                      static_cast<int64_t>(command.vocab_ids.size()), "input"));
     LETHE_ASSIGN_OR_RETURN(target, GenerationTarget::OfSession(entry, command.subject));
   }
   IngestOptions options;

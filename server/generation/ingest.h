@@ -45,14 +45,18 @@ absl::StatusOr<TokenIdRange> Ingest(absl::Span<const int32_t> vocab_ids,
                                     const IngestOptions& options, const Call& call,
                                     ComputeScheduler* scheduler, GenerationTarget* target);
 
-// INVALID_ARGUMENT, reason CONTEXT_BUDGET, naming `field` unless count fits into what the session's
-// max_tokens leaves.
-absl::Status CheckBudget(const Session& session, int64_t count, absl::string_view field);
+// How many more tokens the session may retain: what the model's max_tokens leaves and, unless it is 0, history_tokens.
+int64_t RemainingTokens(const Session& session, int64_t history_tokens);
+
+// INVALID_ARGUMENT, reason CONTEXT_BUDGET, naming `field` unless count fits into RemainingTokens.
+absl::Status CheckBudget(const Session& session, int64_t history_tokens, int64_t count,
+                         absl::string_view field);
 
 struct AppendCommand {
   std::vector<int32_t> vocab_ids;
   std::string subject;
   RequestKey request;
+  int64_t history_tokens = 0;  // that the session may retain; 0: as many as the model takes
 };
 absl::StatusOr<AppendReceipt> AppendInputs(const AppendCommand& command, const Call& call,
                                            ComputeScheduler* scheduler,

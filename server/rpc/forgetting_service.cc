@@ -118,6 +118,10 @@ class ForgettingService final : public v1::ForgettingService::Service {
       command.request = MakeRequestKey(*request, request->request_id());
       LETHE_ASSIGN_OR_RETURN(const ForgetReceipt receipt,
                              ForgetInputs(command, call, &core_->scheduler, core_->trail, entry));
+      if (!receipt.repeated_request && !command.validate_only) {
+        ++core_->metrics->num_forgets;
+        core_->metrics->num_forgotten_inputs += receipt.num_forgotten;
+      }
       SetReceipt(entry->session_id, receipt, response);
       return absl::OkStatus();
     });
@@ -172,7 +176,7 @@ class ForgettingService final : public v1::ForgettingService::Service {
         const uint64_t seen = job.version;
         while (job.version == seen) {
           LETHE_RETURN_IF_ERROR(call.Check());
-          if (call.stopping()) {
+          if (core_->draining) {
             return WithErrorInfo(absl::UnavailableError("the server is shutting down"),
                                  {"SHUTTING_DOWN", {}});
           }

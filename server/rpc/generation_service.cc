@@ -97,11 +97,13 @@ RequestKey KeyOf(const v1::GenerateRequest& request) {
   return MakeRequestKey(first, request.request_id());
 }
 
-absl::StatusOr<GenerateCommand> ReadRequest(const v1::GenerateRequest& request,
-                                            const Model& model) {
+absl::StatusOr<GenerateCommand> ReadRequest(const v1::GenerateRequest& request, const Model& model,
+                                            const Limits& limits) {
   GenerateCommand command;
+  command.history_tokens = limits.history_tokens;
   if (request.has_prompt()) {
-    LETHE_ASSIGN_OR_RETURN(command.prompt, ReadContent("prompt", request.prompt(), model));
+    LETHE_ASSIGN_OR_RETURN(command.prompt,
+                           ReadContent("prompt", request.prompt(), model, limits.prompt_tokens));
   }
   LETHE_RETURN_IF_ERROR(CheckLabel("subject", request.subject()));
   LETHE_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
@@ -140,8 +142,9 @@ v1::FinishReason ToMessage(FinishReason reason) {
 
 class WriterSink final : public GenerateSink {
  public:
-  WriterSink(std::string model, grpc::ServerWriter<v1::GenerateResponse>* writer)
-      : model_(std::move(model)), writer_(writer) {}
+  WriterSink(std::string model, ServerMetrics* metrics,
+             grpc::ServerWriter<v1::GenerateResponse>* writer)
+      : model_(std::move(model)), metrics_(metrics), writer_(writer) {}
 
   bool Started(const StartedEvent& event) override {
     v1::GenerateResponse response;
@@ -152,6 +155,8 @@ class WriterSink final : public GenerateSink {
     if (event.prompt_token_ids.first < event.prompt_token_ids.end) {
       SetRange(event.prompt_token_ids, started->mutable_prompt_token_ids());
     }
+    metrics_->num_input_tokens +=
+        static_cast<int64_t>(event.prompt_token_ids.end - event.prompt_token_ids.first);
     if (event.resumed_after) started->set_resumed_after_token_id(*event.resumed_after);
     return writer_->Write(response);
   }
@@ -161,6 +166,7 @@ class WriterSink final : public GenerateSink {
     v1::GenerationDelta* delta = response.mutable_delta();
     delta->set_text(event.text);
     delta->set_raw(event.raw);
+    metrics_->num_generated_tokens += static_cast<int64_t>(event.tokens.size());
     for (const GeneratedTokenEvent& token : event.tokens) {
       v1::GeneratedToken* added = delta->add_tokens();
       added->set_token_id(token.token_id);
@@ -209,6 +215,7 @@ class WriterSink final : public GenerateSink {
 
  private:
   const std::string model_;
+  ServerMetrics* const metrics_;
   grpc::ServerWriter<v1::GenerateResponse>* const writer_;
 };
 
@@ -221,8 +228,9 @@ class GenerationService final : public v1::GenerationService::Service {
     return Serve("Generate", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(entry->CheckHasModel());
-      LETHE_ASSIGN_OR_RETURN(const GenerateCommand command, ReadRequest(*request, *entry->model));
-      WriterSink writer_sink(entry->model->config().name, writer);
+      LETHE_ASSIGN_OR_RETURN(const GenerateCommand command,
+                             ReadRequest(*request, *entry->model, core_->limits));
+      WriterSink writer_sink(entry->model->config().name, core_->metrics.get(), writer);
       DurableSink durable_sink(command.remember ? entry->journal.get() : nullptr, &writer_sink);
       std::optional<PipelinedSink> sink;
       try {

@@ -5,11 +5,13 @@
 // Units:     none.
 // Requires:  context and core outlive the call.
 // Rejects:   Serve: UNAUTHENTICATED and PERMISSION_DENIED (server/identity) before the handler, when the core has an
-//            authenticator; each call by what it brings itself. Check: CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at first). gRPC is asked
+//            authenticator; each call by what it brings itself; then what CallAdmission::Admit rejects. Check: UNAVAILABLE, reason
+//            SHUTTING_DOWN, when the server's end cancels the call; CANCELLED, DEADLINE_EXCEEDED (the deadline is looked at
+//            first). A client that sets no deadline gets one of --deadline-seconds, reason DEADLINE_CAP; kDeadlineGrace behind
+//            it the call is cancelled, also one that waits for a client that does not read. gRPC is asked
 //            for a cancellation at most every kLookInterval: asking polls its queue, which costs
 //            as much as a fifth of a lethe-tiny token.
-// Effects:   Serve logs method, code and time at level debug, internal errors at level error; never
-//            content.
+// Effects:   Serve reports the call (call_report.h).
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_SERVER_RPC_GRPC_CALL_H_
@@ -18,8 +20,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
+#include <grpcpp/alarm.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
@@ -30,12 +34,15 @@ namespace lethe {
 
 class GrpcCall : public Call {
  public:
-  GrpcCall(const grpc::ServerContext* context, const ServerCore* core)
-      : context_(context), core_(core) {}
+  GrpcCall(grpc::ServerContext* context, const ServerCore* core);
+  ~GrpcCall() override;
+  GrpcCall(const GrpcCall&) = delete;
+  GrpcCall& operator=(const GrpcCall&) = delete;
   // Who calls, once and before anything else, and whether they may.
   absl::Status Admit(const char* method);
   absl::Status Check() const override;
   static constexpr std::chrono::milliseconds kLookInterval{5};
+  static constexpr std::chrono::seconds kDeadlineGrace{2};
   bool stopping() const override { return core_->stopping.load(std::memory_order_relaxed); }
   const Principal& principal() const override { return principal_; }
 
@@ -43,17 +50,22 @@ class GrpcCall : public Call {
   const grpc::ServerContext* const context_;
   const ServerCore* const core_;
   Principal principal_;
+  const bool capped_;  // the deadline is ours
+  const std::chrono::system_clock::time_point deadline_;
+  // The alarm may ring after the call has ended.
+  struct Bell;
+  const std::shared_ptr<Bell> bell_;
+  grpc::Alarm overdue_;
   // When gRPC is asked next; written by whoever asks, so two threads may ask at once.
   mutable std::atomic<std::chrono::steady_clock::time_point> next_look_{};
 };
 
-grpc::Status Serve(const char* method, const grpc::ServerContext* context, const ServerCore* core,
+grpc::Status Serve(const char* method, grpc::ServerContext* context, const ServerCore* core,
                    const std::function<absl::Status(const Call&)>& handler);
 
 // Serve for a call that erases: before it is answered, what the handlers of earlier calls, and of this one, left on the
 // stacks of the server's threads is wiped too (server/wiping). Ends the process when a thread cannot be reached.
-grpc::Status ServeErasing(const char* method, const grpc::ServerContext* context,
-                          const ServerCore* core,
+grpc::Status ServeErasing(const char* method, grpc::ServerContext* context, const ServerCore* core,
                           const std::function<absl::Status(const Call&)>& handler);
 
 }  // namespace lethe

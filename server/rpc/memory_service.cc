@@ -80,6 +80,8 @@ class MemoryService final : public v1::MemoryService::Service {
       command.request = MakeRequestKey(*request, request->request_id());
       LETHE_ASSIGN_OR_RETURN(const AppendReceipt receipt,
                              lethe::AppendVectors(command, call, &core_->scheduler, entry));
+      core_->metrics->num_input_vectors +=
+          static_cast<int64_t>(receipt.token_ids.end - receipt.token_ids.first);
       SetRange(receipt.token_ids, response->mutable_token_ids());
       response->set_num_inputs(receipt.num_inputs);
       return absl::OkStatus();

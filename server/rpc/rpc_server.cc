@@ -1,5 +1,6 @@
 #include "server/rpc/rpc_server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -8,7 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <dlfcn.h>
+#include <grpc/grpc.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/resource_quota.h>
@@ -34,10 +36,37 @@ constexpr const char* kServiceNames[] = {
 // The synchronous API takes one thread for each running call; a Generate has one more to send.
 constexpr int kMaxThreads = 512;
 constexpr int kMaxStreamsPerConnection = 256;
-constexpr int kKeepaliveIntervalMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
 // What calls get to notice that they were told to stop, before they are cancelled.
 constexpr std::chrono::seconds kStopGrace{2};
+constexpr std::chrono::milliseconds kDrainLook{20};
+
+// Whoever links Debian's library has reflection always: the library adds it to every server as it is loaded.
+absl::Status LoadReflection() {
+  if (dlopen(LETHE_REFLECTION_LIBRARY, RTLD_NOW) != nullptr) return absl::OkStatus();
+  return absl::NotFoundError("--reflection: " LETHE_REFLECTION_LIBRARY " is not installed");
+}
+
+void SetConnectionOptions(const RpcOptions& options, grpc::ServerBuilder* builder) {
+  // Without this a second server on the same port starts silently and gets half of the calls.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_seconds * 1000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              options.keepalive_timeout_seconds * 1000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // A stream whose client does not read sends no data; it is to be asked again and again all the same.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kClientPingSeconds * 1000);
+  // What a compressed request held would stay in the block that its connection is read into (received_bytes.h).
+  builder->AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
+                              1 << GRPC_COMPRESS_NONE);
+  builder->SetMaxReceiveMessageSize(options.max_message_bytes);
+  if (options.max_connection_seconds > 0) {
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                                options.max_connection_seconds * 1000);
+  }
+}
 
 }  // namespace
 
@@ -64,7 +93,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
   }
   TakeLibraryLogs();
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  if (options.reflection) LETHE_RETURN_IF_ERROR(LoadReflection());
   std::unique_ptr<RpcServer> rpc(new RpcServer());
   rpc->core_ = core;
   for (const auto make :
@@ -81,19 +110,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
       options.listen_address,
       options.tls.has_value() ? rpc->impl_->tls->credentials() : grpc::InsecureServerCredentials(),
       &port);
-  if (options.max_connection_seconds > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
-                               options.max_connection_seconds * 1000);
-  }
-  // Without this a second server on the same port starts silently and gets half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveIntervalMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  // What a compressed request held would stay in the block that its connection is read into (received_bytes.h).
-  builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
-                             1 << GRPC_COMPRESS_NONE);
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  SetConnectionOptions(options, &builder);
   grpc::ResourceQuota quota("lethe-server");
   quota.SetMaxThreads(kMaxThreads);
   builder.SetResourceQuota(quota);
@@ -120,13 +137,29 @@ void RpcServer::Shutdown(int drain_seconds) {
   if (impl_->shut_down) return;
   impl_->shut_down = true;
   impl_->SetServing(false);
+  core_->admission->Stop();
+  core_->draining = true;
   const auto drain_end = std::chrono::system_clock::now() + std::chrono::seconds(drain_seconds);
   std::mutex mutex;
   std::condition_variable drained;
   bool done = false;
   std::thread stopper([&] {
     std::unique_lock<std::mutex> lock(mutex);
-    if (!drained.wait_until(lock, drain_end, [&] { return done; })) core_->stopping = true;
+    const auto wait_until = [&](std::chrono::system_clock::time_point time) {
+      return drained.wait_until(lock, time, [&] { return done; });
+    };
+    while (!wait_until(std::min(drain_end, std::chrono::system_clock::now() + kDrainLook))) {
+      if (std::chrono::system_clock::now() >= drain_end) {
+        core_->stopping = true;
+        return;
+      }
+      // Whoever watches health would hold the end up; answers that are on their way get the grace.
+      if (core_->admission->counts().calls > 0) continue;
+      if (!wait_until(std::chrono::system_clock::now() + kStopGrace)) {
+        grpc_server_cancel_all_calls(impl_->server->c_server());
+      }
+      return;
+    }
   });
   // Accepts nothing from now on; cancels what runs at the deadline, returns when everything has
   // ended.

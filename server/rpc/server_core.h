@@ -23,6 +23,8 @@
 #include "server/certification/audit_trail.h"
 #include "server/forget_subject/subject_forgetter.h"
 #include "server/identity/authenticator.h"
+#include "server/limits/call_admission.h"
+#include "server/metrics/server_metrics.h"
 #include "server/scheduler/compute_scheduler.h"
 #include "server/session_registry/model_set.h"
 #include "server/session_registry/session_registry.h"
@@ -31,8 +33,19 @@ namespace lethe {
 
 struct ServerCore {
   ServerCore(int compute_threads, int64_t max_sessions)
-      : scheduler(compute_threads), sessions(max_sessions) {}
+      : scheduler(compute_threads), sessions(max_sessions) {
+    SetLimits({});
+  }
 
+  void SetLimits(const Limits& wanted) {
+    limits = wanted;
+    sessions.LimitTenants(wanted.tenant_sessions);
+    admission = std::make_unique<CallAdmission>(wanted);
+  }
+
+  Limits limits;
+  std::unique_ptr<CallAdmission> admission;  // never null
+  const std::unique_ptr<ServerMetrics> metrics = std::make_unique<ServerMetrics>();
   ModelSet models;
   ComputeScheduler scheduler;
   SessionRegistry sessions;
@@ -45,6 +58,8 @@ struct ServerCore {
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
   SubjectForgetter subjects{{&sessions, &scheduler, &trail}};
   std::string record_spki;  // DER of the key that signs records
+  // Whoever only watches ends; what computes goes on.
+  std::atomic<bool> draining{false};
   // Running streams end at their next token boundary.
   std::atomic<bool> stopping{false};
 };

@@ -113,14 +113,18 @@ class SessionService final : public v1::SessionService::Service {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(entry->CheckHasModel());
       AppendCommand command;
-      LETHE_ASSIGN_OR_RETURN(command.vocab_ids,
-                             ReadContent("input", request->input(), *entry->model));
+      LETHE_ASSIGN_OR_RETURN(
+          command.vocab_ids,
+          ReadContent("input", request->input(), *entry->model, core_->limits.prompt_tokens));
+      command.history_tokens = core_->limits.history_tokens;
       LETHE_RETURN_IF_ERROR(CheckLabel("subject", request->subject()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
       command.subject = request->subject();
       command.request = MakeRequestKey(*request, request->request_id());
       LETHE_ASSIGN_OR_RETURN(const AppendReceipt receipt,
                              AppendInputs(command, call, &core_->scheduler, entry));
+      core_->metrics->num_input_tokens +=
+          static_cast<int64_t>(receipt.token_ids.end - receipt.token_ids.first);
       SetRange(receipt.token_ids, response->mutable_token_ids());
       response->set_num_inputs(receipt.num_inputs);
       return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "kernels/base/number_text.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"
+#include "server/limits/limits.h"
 #include "server/rpc/request_key.h"
 
 namespace lethe {
@@ -84,7 +85,8 @@ absl::Status CheckVocabIds(absl::string_view field, const v1::VocabIds& ids, con
 }
 
 absl::StatusOr<std::vector<int32_t>> ReadContent(absl::string_view field,
-                                                 const v1::Content& content, const Model& model) {
+                                                 const v1::Content& content, const Model& model,
+                                                 int64_t max_tokens) {
   std::vector<int32_t> ids;
   if (content.content_case() == v1::Content::kText) {
     if (content.text().size() > kTextBytesMax) {
@@ -98,6 +100,11 @@ absl::StatusOr<std::vector<int32_t>> ReadContent(absl::string_view field,
     ids.assign(content.vocab_ids().vocab_ids().begin(), content.vocab_ids().vocab_ids().end());
   }
   if (ids.empty()) return InvalidFieldError(field, "at least one token");
+  const auto num_tokens = static_cast<int64_t>(ids.size());
+  if (num_tokens > max_tokens) {
+    return TooLargeError({"PROMPT_TOO_LONG", "--prompt-tokens", max_tokens, num_tokens}, field,
+                         "tokens");
+  }
   return ids;
 }
 

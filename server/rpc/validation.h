@@ -49,9 +49,10 @@ absl::Status CheckIntegerRange(absl::string_view field, int64_t value, int64_t m
 absl::Status CheckRange(absl::string_view field, double value, double min, double max);
 absl::Status CheckVocabIds(absl::string_view field, const v1::VocabIds& ids, const Model& model);
 
-// The vocab_ids of a prompt or input; at least one.
+// The vocab_ids of a prompt or input; at least one, at most max_tokens. INVALID_ARGUMENT, reason PROMPT_TOO_LONG.
 absl::StatusOr<std::vector<int32_t>> ReadContent(absl::string_view field,
-                                                 const v1::Content& content, const Model& model);
+                                                 const v1::Content& content, const Model& model,
+                                                 int64_t max_tokens);
 
 // The key of a request in a RequestTable: its id and a keyed hash of its name and its other fields.
 RequestKey MakeRequestKey(const google::protobuf::Message& request, const std::string& request_id);

@@ -101,7 +101,7 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Import(
   LETHE_RETURN_IF_ERROR(CheckLabels(tenant, imported.session->inputs(), *fence_));
   std::shared_ptr<SessionEntry> entry;
   if (replaced_id.empty()) {
-    LETHE_RETURN_IF_ERROR(CheckRoom());
+    LETHE_RETURN_IF_ERROR(CheckRoom(imported.tenant));
     entry = MakeImported(std::move(imported), RandomId(), NowMicros());
     entry->fence = fence_;
     LETHE_RETURN_IF_ERROR(StoreImported(request, entry.get(), nullptr));

@@ -10,6 +10,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/wall_clock.h"
 #include "server/error/error_info.h"
+#include "server/limits/limits.h"
 #include "server/session_registry/create_answer.h"
 #include "server/session_registry/durable_entry.h"
 #include "server/session_registry/saved_session.h"
@@ -81,7 +82,7 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewS
   RequestTable& requests = RequestsOf(wanted.tenant);
   LETHE_ASSIGN_OR_RETURN(const auto answer, requests.Find<CreateAnswer>(request));
   if (answer != nullptr) return Find(wanted.tenant, answer->session_id);
-  LETHE_RETURN_IF_ERROR(CheckRoom());
+  LETHE_RETURN_IF_ERROR(CheckRoom(wanted.tenant));
   LETHE_ASSIGN_OR_RETURN(const std::shared_ptr<SessionEntry> entry, MakeEntry(wanted));
   entry->fence = fence_;
   auto created = std::make_shared<CreateAnswer>(entry->session_id);
@@ -92,12 +93,18 @@ absl::StatusOr<std::shared_ptr<SessionEntry>> SessionRegistry::Create(const NewS
   return entry;
 }
 
-absl::Status SessionRegistry::CheckRoom() const {
-  if (num_sessions() >= max_sessions_) {
-    return WithErrorInfo(
-        absl::ResourceExhaustedError(absl::StrCat("this server holds at most ", max_sessions_,
-                                                  " sessions; delete one or raise --max-sessions")),
-        {"TOO_MANY_SESSIONS", {{"max_sessions", absl::StrCat(max_sessions_)}}});
+absl::Status SessionRegistry::CheckRoom(absl::string_view tenant) const {
+  MutexLock lock(&mutex_);
+  const auto num_sessions = static_cast<int64_t>(sessions_.size());
+  if (num_sessions >= max_sessions_) {
+    return LimitError({"TOO_MANY_SESSIONS", "--max-sessions", max_sessions_, num_sessions + 1},
+                      "this server holds as many sessions as it may; delete one");
+  }
+  const auto own = by_tenant_.find(tenant);
+  const auto num_own = own == by_tenant_.end() ? 0 : static_cast<int64_t>(own->second.size());
+  if (max_tenant_sessions_ > 0 && num_own >= max_tenant_sessions_) {
+    return LimitError({"TOO_MANY_SESSIONS", "--tenant-sessions", max_tenant_sessions_, num_own + 1},
+                      "this tenant holds as many sessions as it may; delete one");
   }
   return absl::OkStatus();
 }

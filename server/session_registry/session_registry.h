@@ -5,7 +5,7 @@
 // Units:     none.
 // Requires:  none.
 // Rejects:   Find, Delete: NOT_FOUND, reason SESSION_NOT_FOUND, for another tenant's session too. Create: RESOURCE_EXHAUSTED, reason
-//            TOO_MANY_SESSIONS, at the limit; what Session::Create rejects. Import: likewise; with an id to replace
+//            TOO_MANY_SESSIONS, at a limit; what Session::Create rejects. Import: likewise; with an id to replace
 //            NOT_FOUND, reason SESSION_NOT_FOUND, and ABORTED, reason SESSION_BUSY, while a writer runs there, or
 //            SESSION_CHANGED, when one came since token_ids_from was looked up;
 //            FAILED_PRECONDITION, reason SUBJECT_BEING_FORGOTTEN. All with a RequestKey:
@@ -81,6 +81,9 @@ class SessionRegistry {
   std::vector<std::shared_ptr<SessionEntry>> List(const std::string& after, size_t max_count) const;
   absl::StatusOr<int64_t> Delete(const std::string& session_id, const RequestKey& request);
 
+  // Before the first call: how many of one tenant; 0: as many as there may be of all.
+  void LimitTenants(int64_t max_tenant_sessions) { max_tenant_sessions_ = max_tenant_sessions; }
+
   int64_t num_sessions() const;
   // Which labels no session takes inputs under.
   SubjectFence* fence() { return fence_.get(); }
@@ -109,7 +112,7 @@ class SessionRegistry {
   // With the ledger's entry before it.
   absl::Status DestroyStored(const RequestKey& request, std::string own_delta, SessionEntry* entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
-  absl::Status CheckRoom() const;
+  absl::Status CheckRoom(absl::string_view tenant) const;
   RequestTable& RequestsOf(absl::string_view tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
   void Insert(const std::shared_ptr<SessionEntry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<SessionEntry>> Replace(ImportedSession imported,
@@ -131,6 +134,7 @@ class SessionRegistry {
 
   const std::shared_ptr<SubjectFence> fence_ = std::make_shared<SubjectFence>();
   const int64_t max_sessions_;
+  int64_t max_tenant_sessions_ = 0;
   mutable Mutex mutex_;
   using ById = std::map<std::string, std::shared_ptr<SessionEntry>>;
   ById sessions_ ABSL_GUARDED_BY(mutex_);

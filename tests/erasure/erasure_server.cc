@@ -13,6 +13,7 @@
 #include "server/model/safetensors.h"
 #include "server/model/synthetic_model.h"
 #include "tests/integration/vectors_testing.h"
+#include "tests/testing/http_get.h"
 
 namespace lethe::testing {
 namespace {
@@ -90,6 +91,8 @@ void ErasureServer::Start() {
                                         data_path(),
                                         "--listen",
                                         "127.0.0.1:0",
+                                        "--metrics",
+                                        "127.0.0.1:0",
                                         "--compute-threads",
                                         "2",
                                         "--log-level",
@@ -98,6 +101,11 @@ void ErasureServer::Start() {
   program_ = std::make_unique<Program>(std::move(arguments), root + "/stderr", kFaultyServer);
   unsetenv("TMPDIR");
   stubs_ = std::make_unique<Stubs>(ConnectTo(program_->ReadAddress()));
+  program_->ReadLine();  // the trust file
+  const std::string url = program_->ReadLine();
+  if (const size_t at = url.find("127."); at != std::string::npos) {
+    metrics_address_ = url.substr(at, url.rfind('/') - at);
+  }
 }
 
 std::string ErasureServer::CreateSession(const std::string& model) {
@@ -332,6 +340,9 @@ std::vector<Hit> ErasureServer::ScanReplies(const Markers& markers) {
   v1::ListRecordsResponse records;
   ExpectOk(stubs_->audit->ListRecords(&context, {}, &records));
   markers.scanner().ScanBytes(records.SerializeAsString(), "the audit log's records", &hits);
+  const std::string page = HttpGet(metrics_address_, "/metrics");
+  EXPECT_NE(page.find("lethe_forgets_total"), std::string::npos);
+  markers.scanner().ScanBytes(page, "the page of metrics", &hits);
   return hits;
 }
 

@@ -70,7 +70,7 @@ class ErasureServer {
   // Answers so far may hold what is forgotten later.
   void DropSeen() { seen_.clear(); }
 
-  // What it answered to Forgets and certifications, and answers now to whoever asks for everything.
+  // What it answered to Forgets and certifications, and answers now to whoever asks for everything, its metrics too.
   std::vector<Hit> ScanReplies(const Markers& markers);
   // The data directory, its neighbours, temporary files, standard error at level debug.
   std::vector<Hit> ScanFiles(const Markers& markers);
@@ -95,6 +95,7 @@ class ErasureServer {
   const std::vector<std::string> arguments_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Stubs> stubs_;
+  std::string metrics_address_;
   std::vector<std::string> sessions_;
   int num_requests_ = 0;
   std::string seen_;

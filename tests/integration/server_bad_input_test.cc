@@ -364,8 +364,10 @@ TEST_F(ServerBadInputTest, OversizeMessageIsRefused) {
   request.set_session_id(session_id_);
   request.mutable_input()->set_text(std::string(9 << 20, 'a'));
   v1::AppendResponse response;
-  EXPECT_EQ(stubs_.session->Append(&context, request, &response).error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const grpc::Status status = stubs_.session->Append(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  // gRPC's own words, from before any of our code runs; they have the size and the limit.
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("vs. 8388608"));
   EXPECT_EQ(Digest(), digest);
 }
 

@@ -1,5 +1,5 @@
 // Goal: streams over a real channel: a Forget in the middle, a client that cancels, forks,
-// deadlines, shutdown, health, reflection.
+// deadlines, shutdown, health.
 // Method: a server in this process; the client reads slowly enough for things to happen between two
 // tokens, and every case accepts only outcomes that the contract allows.
 #include <chrono>
@@ -336,30 +336,61 @@ TEST_F(HealthTest, EveryServiceIsServing) {
   EXPECT_EQ(Check("lethe.v1.Nobody", &response).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(HealthTest, ReflectionListsTheServices) {
-  grpc::GenericStub stub(server_.channel);
-  Context context;
-  grpc::CompletionQueue queue;
-  const auto call = stub.PrepareCall(
-      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
-  void* tag = nullptr;
-  bool ok = false;
-  call->StartCall(nullptr);
-  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
-  const grpc::Slice slice(std::string("\x3A\x01*"));  // list_services = "*"
-  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
-  grpc::ByteBuffer reply;
-  call->Read(&reply, nullptr);
-  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
-  grpc::Slice dumped;
-  ASSERT_TRUE(reply.DumpToSingleSlice(&dumped).ok());
-  const std::string text(reinterpret_cast<const char*>(dumped.begin()), dumped.size());
-  EXPECT_NE(text.find("lethe.v1.GenerationService"), std::string::npos);
-  context.TryCancel();
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  queue.Next(&tag, &ok);
+// Each word of a Watch, read when it is asked for.
+class HealthWatch {
+ public:
+  HealthWatch(const std::shared_ptr<grpc::Channel>& channel, const std::string& service)
+      : stub_(channel),
+        call_(stub_.PrepareCall(&context_, "/grpc.health.v1.Health/Watch", &queue_)) {
+    call_->StartCall(nullptr);
+    Await();
+    std::string bytes = {'\x0A', static_cast<char>(service.size())};
+    const grpc::Slice slice(bytes + service);
+    call_->WriteLast(grpc::ByteBuffer(&slice, 1), {}, nullptr);
+    Await();
+  }
+  ~HealthWatch() {
+    context_.TryCancel();
+    grpc::Status status;
+    call_->Finish(&status, nullptr);
+    Await();
+  }
+  // Empty: the stream has ended.
+  std::string Next() {
+    grpc::ByteBuffer reply;
+    call_->Read(&reply, nullptr);
+    grpc::Slice dumped;
+    if (!Await() || !reply.DumpToSingleSlice(&dumped).ok()) return "";
+    return std::string(reinterpret_cast<const char*>(dumped.begin()), dumped.size());
+  }
+
+ private:
+  bool Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+  Context context_;
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
+TEST_F(HealthTest, AWatcherSeesTheEndComeAndDoesNotHoldItUp) {
+  HealthWatch watch(server_.channel, "lethe.v1.GenerationService");
+  EXPECT_EQ(watch.Next(), "\x08\x01");
+  // An hour is longer than the test may take.
+  std::thread stopper([this] { server_.rpc->Shutdown(3600); });
+  EXPECT_EQ(watch.Next(), "\x08\x02");
+  stopper.join();
+}
+
+TEST_F(HealthTest, WithoutTheOptionThereIsNoReflection) {
+  std::string reply;
+  EXPECT_EQ(
+      CallRaw("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3A\x01*", &reply)
+          .error_code(),
+      grpc::StatusCode::UNIMPLEMENTED);
 }
 
 }  // namespace

@@ -50,11 +50,12 @@ std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-TestServer::TestServer() {
+TestServer::TestServer(const Limits& limits, RpcOptions options) {
+  core.SetLimits(limits);
   core.trail = trail.trail;
   core.record_spki = trail.data->record_spki();
   LETHE_CHECK(core.models.Add(TinyModel()).ok());
-  auto started = RpcServer::Start(&core, {"127.0.0.1:0", 8 << 20});
+  auto started = RpcServer::Start(&core, options);
   LETHE_CHECK(started.ok());
   rpc = *std::move(started);
   channel = ConnectTo(rpc->address());

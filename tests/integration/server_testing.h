@@ -41,7 +41,7 @@ struct Stubs {
 std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address);
 
 struct TestServer {
-  TestServer();
+  explicit TestServer(const Limits& limits = {}, RpcOptions options = {"127.0.0.1:0"});
   ~TestServer();
 
   TestTrail trail;

@@ -2,15 +2,20 @@
 // Method: command lines parsed in this process, with the error stream captured.
 #include "server/options.h"
 
+#include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
+#include <unistd.h>
 
 namespace lethe {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Parsed {
   std::optional<int> code;
@@ -38,6 +43,60 @@ TEST(ServerOptionsTest, ValuesArrive) {
   EXPECT_EQ(Parse({"--model", "a"}).options.log_level, LogLevel::kInfo);
 }
 
+TEST(ServerOptionsTest, LimitsAndOperationsArrive) {
+  const ServerOptions limits = Parse({"--model",
+                                      "a",
+                                      "--prompt-tokens",
+                                      "1",
+                                      "--history-tokens",
+                                      "2",
+                                      "--deadline-seconds",
+                                      "3",
+                                      "--streams",
+                                      "4",
+                                      "--queue",
+                                      "5",
+                                      "--queue-seconds",
+                                      "6",
+                                      "--tenant-streams",
+                                      "7",
+                                      "--tenant-calls",
+                                      "8",
+                                      "--tenant-requests-per-second",
+                                      "9"})
+                                   .options;
+  EXPECT_EQ(limits.limits.prompt_tokens, 1);
+  EXPECT_EQ(limits.limits.history_tokens, 2);
+  EXPECT_EQ(limits.limits.deadline_seconds, 3);
+  EXPECT_EQ(limits.limits.streams, 4);
+  EXPECT_EQ(limits.limits.queue, 5);
+  EXPECT_EQ(limits.limits.queue_seconds, 6);
+  EXPECT_EQ(limits.limits.tenant_streams, 7);
+  EXPECT_EQ(limits.limits.tenant_calls, 8);
+  EXPECT_EQ(limits.limits.tenant_requests_per_second, 9);
+  const ServerOptions operations =
+      Parse({"--model", "a", "--metrics", "0.0.0.0:9464", "--reflection", "--keepalive-seconds",
+             "11", "--keepalive-timeout-seconds", "12", "--log-format", "json"})
+          .options;
+  EXPECT_EQ(operations.metrics_address, "0.0.0.0:9464");
+  EXPECT_TRUE(operations.reflection);
+  EXPECT_EQ(operations.keepalive_seconds, 11);
+  EXPECT_EQ(operations.keepalive_timeout_seconds, 12);
+  EXPECT_EQ(operations.log_format, LogFormat::kJson);
+}
+
+TEST(ServerOptionsTest, DefaultsFitTheMachine) {
+  const ServerOptions options = Parse({"--model", "a"}).options;
+  EXPECT_GE(options.resident_mib, 64);
+  EXPECT_LE(options.resident_mib, 4096);
+  EXPECT_LE(options.resident_mib * 2 << 20,
+            int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+  EXPECT_LE(options.stored_input_mib, options.resident_mib / 16);
+  EXPECT_EQ(options.limits.streams, Limits().streams);
+  EXPECT_FALSE(options.reflection);
+  EXPECT_EQ(options.metrics_address, "");
+}
+
 TEST(ServerOptionsTest, VersionNeedsNoModel) {
   const Parsed parsed = Parse({"--version"});
   EXPECT_EQ(parsed.code, 0);
@@ -56,11 +115,25 @@ TEST(ServerOptionsTest, WhatIsWrongIsNamed) {
            {{"--model", "m", "--origin", "a+b"}, "--origin: want"},
            {{"--model", "m", "--origin", ""}, "--origin: want"},
            {{"--model", "m", "--stored-input-mib", "-1"}, "--stored-input-mib: "},
+           {{"--model", "m", "--streams", "0"}, "--streams: "},
+           {{"--model", "m", "--streams", "513"}, "--streams: "},
+           {{"--model", "m", "--queue", "-1"}, "--queue: "},
+           {{"--model", "m", "--tenant-calls", "0"}, "--tenant-calls: "},
+           {{"--model", "m", "--prompt-tokens", "0"}, "--prompt-tokens: "},
+           {{"--model", "m", "--deadline-seconds", "0"}, "--deadline-seconds: "},
+           {{"--model", "m", "--metrics", "9464"}, "--metrics: want IPV4:PORT or localhost:PORT"},
+           {{"--model", "m", "--log-format", "xml"}, "--log-format: "},
            {{"--model", "m", "--log-level", "3"}, "--log-level: want error, info or debug"},
-           {{"--model", "m", "--log-level", "0"}, "--log-level: want error, info or debug"}}) {
+           {{"--model", "m", "--log-level", "0"}, "--log-level: want error, info or debug"},
+           {{"--model", "m", "--compute-threads", "x"},
+            "--compute-threads: Value x not in range 1 to 1024"},
+           {{"--model", "m", "--config", "/no/such/file"}, "--config: cannot read the file"},
+           {{"--data"}, "--data: want a value (DIR"}}) {
     const Parsed parsed = Parse(line.words);
     EXPECT_EQ(parsed.code, 2) << line.text;
+    EXPECT_THAT(parsed.err, StartsWith("lethe-server: "));
     EXPECT_THAT(parsed.err, HasSubstr(line.text));
+    EXPECT_THAT(parsed.err, EndsWith(" (try lethe-server --help)\n"));
   }
 }
 
@@ -126,6 +199,18 @@ TEST(ServerOptionsTest, IdentityOptionsWantEachOther) {
     EXPECT_EQ(parsed.code, 2) << line.text;
     EXPECT_THAT(parsed.err, HasSubstr(line.text));
   }
+}
+
+TEST(ServerOptionsTest, AMisspeltNameInAConfigurationFileIsNoDefault) {
+  const std::string path = ::testing::TempDir() + "lethe-server.conf";
+  std::ofstream(path) << "model = a\nmax-sessions = 3\n";
+  EXPECT_EQ(Parse({"--config", path.c_str()}).options.max_sessions, 3);
+  std::ofstream(path) << "model = a\nmax-sesions = 3\n";
+  const Parsed parsed = Parse({"--config", path.c_str()});
+  EXPECT_EQ(parsed.code, 2);
+  EXPECT_THAT(parsed.err, HasSubstr("--config: ")) << parsed.err;
+  EXPECT_THAT(parsed.err, HasSubstr("max-sesions"));
+  std::remove(path.c_str());
 }
 
 }  // namespace

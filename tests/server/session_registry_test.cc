@@ -14,6 +14,7 @@
 #include "server/error/error_info.h"
 #include "server/session_registry/model_set.h"
 #include "server/session_registry/page_token.h"
+#include "server/session_registry/tenant_bytes.h"
 #include "tests/server/serving_testing.h"
 #include "tests/testing/status_matchers.h"
 
@@ -138,6 +139,46 @@ TEST(SessionRegistryTest, IdsAreRandomAndDistinct) {
               StatusIs(absl::StatusCode::kResourceExhausted, "20"));
   ASSERT_OK(registry.Delete(*ids.begin(), {}));
   EXPECT_OK(registry.Create({TinyModel(), {}, ""}, {}));
+}
+
+TEST(SessionRegistryTest, OneTenantsShareIsNotAnothers) {
+  SessionRegistry registry(3);
+  registry.LimitTenants(2);
+  NewSession greedy{TinyModel(), {}, ""};
+  greedy.tenant = "greedy";
+  NewSession modest{TinyModel(), {}, ""};
+  modest.tenant = "modest";
+  EXPECT_OK(registry.Create(greedy, {}));
+  ASSERT_OK_AND_ASSIGN(const auto second, registry.Create(greedy, {}));
+  const absl::Status refused = registry.Create(greedy, {}).status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(ErrorInfoOf(refused).reason, "TOO_MANY_SESSIONS");
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("(--tenant-sessions 2)"));
+  EXPECT_OK(registry.Create(modest, {}));
+  const absl::Status full = registry.Create(modest, {}).status();
+  EXPECT_THAT(std::string(full.message()), ::testing::HasSubstr("(--max-sessions 3)"));
+  EXPECT_OK(registry.Delete("greedy", second->session_id, {}));
+  EXPECT_OK(registry.Create(greedy, {}));
+}
+
+TEST(SessionRegistryTest, OneTenantsBytesAreNotAnothers) {
+  SessionRegistry registry(3);
+  NewSession wanted{TinyModel(), {}, ""};
+  wanted.tenant = "a";
+  ASSERT_OK_AND_ASSIGN(const auto entry, registry.Create(wanted, {}));
+  const int64_t before = TenantBytes(registry, "a");
+  {
+    FairMutexLock lock(&entry->mutex);
+    ASSERT_OK_AND_ASSIGN(Session * session, entry->LiveModelSession());
+    ASSERT_OK(
+        session->Append(TinyModel()->Tokenize(std::string(500, 'a')), "", InputKind::kAppended));
+    entry->Publish();
+  }
+  EXPECT_GT(TenantBytes(registry, "a"), before);
+  EXPECT_EQ(TenantBytes(registry, "b"), 0);
+  EXPECT_OK(CheckTenantBytes(registry, "a", 0));
+  EXPECT_OK(CheckTenantBytes(registry, "a", (TenantBytes(registry, "a") >> 20) + 1));
+  EXPECT_OK(CheckTenantBytes(registry, "b", 1));
 }
 
 TEST(SessionRegistryTest, PagesById) {
