@@ -41,7 +41,8 @@ absl::StatusOr<Response> Call(const std::unique_ptr<Stub>& stub,
   grpc::ClientContext context;
   SetDeadline(context, timeout_s);
   Response response;
-  LETHE_RETURN_IF_ERROR(StatusFromRpc((stub.get()->*method)(&context, request, &response)));
+  LETHE_RETURN_IF_ERROR(
+      StatusFromRpc((stub.get()->*method)(&context, request, &response), request));
   return response;
 }
 
@@ -198,7 +199,7 @@ absl::StatusOr<v1::ImportSessionResponse> Client::ImportSession(
   }
   // Where the server took no more, its status says why.
   writer->WritesDone();
-  const absl::Status status = StatusFromRpc(writer->Finish());
+  const absl::Status status = StatusFromRpc(writer->Finish(), header);
   LETHE_RETURN_IF_ERROR(given);
   LETHE_RETURN_IF_ERROR(status);
   return response;

@@ -10,7 +10,8 @@
 // Rejects:   Connect: INVALID_ARGUMENT for an empty address or a timeout that is not positive, and as MakeChannel (channel.h). Every
 //            call: the server's status code and message, its ErrorInfo as the payload kErrorInfoType
 //            (error_text.h reads it) and the mark kRpcStatusType; UNAVAILABLE when no server answers,
-//            DEADLINE_EXCEEDED. Before any call and without the mark: INVALID_ARGUMENT for a text
+//            DEADLINE_EXCEEDED; the payload kOutcomeUnknownType where such a call may have taken effect.
+//            Before any call and without the mark: INVALID_ARGUMENT for a text
 //            field that is not UTF-8 (message_check.h).
 // Effects:   Connect opens no socket; the first call does. Nothing is retried: a mutation is repeated
 //            safely by its caller with the same request_id.
@@ -42,6 +43,10 @@ inline constexpr char kErrorInfoType[] = "type.googleapis.com/google.rpc.ErrorIn
 inline constexpr char kRpcStatusType[] = "type.lethe.dev/rpc";
 // Payload of a status that another server than --server's returned: its address.
 inline constexpr char kServerAddressType[] = "type.lethe.dev/server-address";
+
+// Payload of a call that may have changed something though its answer did not come: the request_id, perhaps empty, that it
+// was sent with. A repeat with the same one is done at most once.
+inline constexpr char kOutcomeUnknownType[] = "type.lethe.dev/outcome-unknown";
 
 struct ConnectOptions {
   std::string address;     // host:port

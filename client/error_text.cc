@@ -28,12 +28,21 @@ constexpr std::pair<const char*, const char*> kFieldHints[] = {
      "KEYS: rows of the session's key_dim numbers; lethe session get says how many"},
 };
 
+// What to do when nobody knows whether the server did it.
+std::string OutcomeHint(const CallError& error) {
+  return error.request_id.empty()
+             ? "whether the server did it is unknown: look before you repeat it"
+             : absl::StrCat("whether the server did it is unknown: repeat the command with ",
+                            "--request-id ", error.request_id,
+                            ", and it is done once, with the same answer");
+}
+
 // What the caller can do next; "" where the message says it all.
 std::string Hint(absl::StatusCode code, const CallError& error) {
+  if (error.outcome_unknown) return OutcomeHint(error);
   switch (code) {
     case absl::StatusCode::kDeadlineExceeded:
-      return "the call may still have taken effect; look before you repeat it, or allow it more "
-             "time with --timeout";
+      return "allow it more time with --timeout";
     case absl::StatusCode::kAborted:
       return "the session changed meanwhile; run the command again";
     case absl::StatusCode::kUnimplemented:
@@ -65,6 +74,10 @@ CallError DecodeError(const absl::Status& status) {
     error.reason = info.reason();
     error.metadata.insert(info.metadata().begin(), info.metadata().end());
   }
+  if (const absl::optional<absl::Cord> request_id = status.GetPayload(kOutcomeUnknownType)) {
+    error.outcome_unknown = true;
+    error.request_id = std::string(*request_id);
+  }
   return error;
 }
 
@@ -73,9 +86,13 @@ std::string FormatError(const absl::Status& status, const std::string& address) 
   std::string text;
   if (status.code() == absl::StatusCode::kUnavailable && error.reason.empty()) {
     const absl::optional<absl::Cord> other = status.GetPayload(kServerAddressType);
+    const std::string server = other ? std::string(*other) : address;
+    if (error.outcome_unknown) {
+      return absl::StrCat("the connection to ", server, " was lost before the answer came (",
+                          error.message, ")\n  hint: ", OutcomeHint(error));
+    }
     return absl::StrCat(
-        "no server answers at ", other ? std::string(*other) : address, " (", error.message,
-        ")\n  hint: start lethe-server",
+        "no server answers at ", server, " (", error.message, ")\n  hint: start lethe-server",
         other ? " there, and wait until it listens" : ", or name its address with --server");
   }
   text = absl::StrCat(

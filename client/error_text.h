@@ -25,6 +25,8 @@ struct CallError {
   std::string message;                          // the server's sentence
   std::string reason;                           // ErrorInfo.reason, or ""
   std::map<std::string, std::string> metadata;  // ErrorInfo.metadata, by key
+  bool outcome_unknown = false;                 // the call may have taken effect
+  std::string request_id;                       // of such a call, or ""
 };
 
 CallError DecodeError(const absl::Status& status);

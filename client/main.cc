@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "client/commands/color.h"
 #include "client/commands/program.h"
 #include <unistd.h>
 
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
                              .out = std::cout,
                              .err = std::cerr,
                              .out_is_terminal = ::isatty(STDOUT_FILENO) == 1,
-                             .err_is_terminal = ::isatty(STDERR_FILENO) == 1};
+                             .err_is_terminal = ::isatty(STDERR_FILENO) == 1,
+                             .color = lethe::client::ColorWanted()};
   return lethe::client::RunProgram(std::vector<std::string>(argv + 1, argv + argc), io);
 }

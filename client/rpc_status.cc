@@ -4,8 +4,10 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "client/client.h"
 #include "google/protobuf/any.pb.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
 
@@ -44,6 +46,15 @@ std::string FindErrorInfo(const std::string& details) {
   return "";
 }
 
+// As gRPC 1.51 and later begin the message of a call that was never sent.
+constexpr char kNeverSent[] = "failed to connect";
+
+bool MayHaveTakenEffect(const absl::Status& status) {
+  if (status.GetPayload(kErrorInfoType).has_value()) return false;
+  return absl::IsDeadlineExceeded(status) ||
+         (absl::IsUnavailable(status) && !absl::StartsWith(status.message(), kNeverSent));
+}
+
 }  // namespace
 
 absl::Status StatusFromRpc(const grpc::Status& status) {
@@ -56,6 +67,16 @@ absl::Status StatusFromRpc(const grpc::Status& status) {
   v1::ErrorInfo parsed;
   if (!info.empty() && parsed.ParseFromString(info)) {
     result.SetPayload(kErrorInfoType, absl::Cord(info));
+  }
+  return result;
+}
+
+absl::Status StatusFromRpc(const grpc::Status& status, const google::protobuf::Message& request) {
+  absl::Status result = StatusFromRpc(status);
+  const auto* id = request.GetDescriptor()->FindFieldByName("request_id");
+  if (id != nullptr && MayHaveTakenEffect(result)) {
+    result.SetPayload(kOutcomeUnknownType,
+                      absl::Cord(request.GetReflection()->GetString(request, id)));
   }
   return result;
 }

@@ -1,6 +1,8 @@
 #include "server/options.h"
 
 #include <algorithm>
+#include <iostream>
+#include <string>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -145,6 +147,25 @@ void AddSessionOptions(CLI::App* app, ServerOptions* options) {
       ->capture_default_str();
 }
 
+// CLI11's sentence, with the option's name and what it takes where that lacks.
+std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
+  const std::string sentence = error.what();
+  if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+    return "--config: cannot read the file";
+  }
+  if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) {
+    return "--config: " + sentence.substr(sentence.rfind(':') + 1) + ": there is no such option";
+  }
+  // "--data: 1 required DIR missing".
+  const size_t missing = sentence.find(": 1 required ");
+  if (missing != std::string::npos) {
+    const CLI::Option* option = app.get_option_no_throw(sentence.substr(0, missing));
+    const std::string type = option == nullptr ? "" : " (" + option->get_type_name() + ")";
+    return sentence.substr(0, missing) + ": want a value" + type;
+  }
+  return sentence;
+}
+
 }  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions* options) {
@@ -158,7 +179,8 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       "lethe-server"};
   app.set_version_flag("--version", "lethe-server " LETHE_VERSION);
   app.set_config("--config", "", "Read these options from FILE (lines `name = value`)");
-  app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt limit would be none
+  // A misspelt name must not leave a default in force.
+  app.allow_config_extras(CLI::config_extras_mode::error);
   CLI::Option* model =
       app.add_option("--model", options->model_directories,
                      "Model directory (docs/model-format.md); may be given several times")
@@ -222,7 +244,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
       throw CLI::ValidationError(std::string(exposure.message()));
     }
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::cerr << "lethe-server: " << UsageText(error, app) << " (try lethe-server --help)\n";
+    return 2;
   }
   return std::nullopt;
 }

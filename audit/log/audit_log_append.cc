@@ -78,9 +78,10 @@ absl::Status AuditLog::Impl::CommitAndPublish(absl::string_view head) {
 
 absl::Status AuditLog::Impl::Cosign() {
   if (tree_.num_leaves() == 0) return absl::OkStatus();  // nothing to witness
-  const HeadToCosign head{head_, tree_.num_leaves(), [this](uint64_t old_size) {
-                            // Called back from within Cosign, under the lock.
-                            return tree_.ConsistencyProof(old_size, tree_.num_leaves());
+  // Called back from within Cosign, under the lock.
+  const MerkleTree* const tree = &tree_;
+  const HeadToCosign head{head_, tree_.num_leaves(), [tree](uint64_t old_size) {
+                            return tree->ConsistencyProof(old_size, tree->num_leaves());
                           }};
   LETHE_ASSIGN_OR_RETURN(const std::vector<NoteSignature> cosignatures,
                          options_.witness->Cosign(head));

@@ -66,7 +66,8 @@ absl::Status Append(Context& context, const AppendOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const std::string text, ReadText(context, options));
   LETHE_RETURN_IF_ERROR(CheckPartIds(options.request.request_id(), NumParts(text.size()), "text"));
   v1::AppendResponse appended;
-  const absl::Status status = AppendParts(context, text, options.request, &appended);
+  const absl::Status status =
+      OfWhole(AppendParts(context, text, options.request, &appended), options.request.request_id());
   return ReportAppended(context, status,
                         {appended.token_ids(), appended.num_inputs(), options.request.subject()},
                         {"text", "token"});

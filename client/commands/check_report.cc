@@ -84,6 +84,18 @@ const char* ResultWord(audit::CheckResult result) {
   return "FAILED";
 }
 
+Color ResultColor(audit::CheckResult result) {
+  switch (result) {
+    case audit::CheckResult::kOk:
+      return Color::kGreen;
+    case audit::CheckResult::kFailed:
+      return Color::kRed;
+    case audit::CheckResult::kNotChecked:
+      return Color::kYellow;
+  }
+  return Color::kRed;
+}
+
 const char* ResultKey(audit::CheckResult result) {
   switch (result) {
     case audit::CheckResult::kOk:
@@ -111,7 +123,8 @@ void PrintChecks(Context& context, const audit::VerifyReport& report) {
     }
     const std::string word = ResultWord(check.result);
     const std::string meaning = CheckMeaning(check.name);
-    context.out() << "  " << word << std::string(13 - word.size(), ' ') << OneLine(check.name);
+    context.out() << "  " << context.Paint(ResultColor(check.result), word)
+                  << std::string(13 - word.size(), ' ') << OneLine(check.name);
     if (!meaning.empty()) {
       context.out() << ": " << meaning;
     }
@@ -253,14 +266,15 @@ void PrintVerdict(Context& context, const audit::VerifyReport& report) {
     const auto open = std::count_if(
         report.checks.begin(), report.checks.end(),
         [](const audit::Check& check) { return check.result == audit::CheckResult::kNotChecked; });
-    context.out() << "VERIFIED: no check failed.";
+    context.out() << context.Paint(Color::kGreen, "VERIFIED") << ": no check failed.";
     if (open > 0) {
       context.out() << " " << FormatCount(open, "check")
                     << " not made: what they read was not given.";
     }
     context.out() << "\n";
   } else {
-    context.out() << "NOT VERIFIED: " << report.first_failure()->name << " failed.\n";
+    context.out() << context.Paint(Color::kRed, "NOT VERIFIED") << ": "
+                  << report.first_failure()->name << " failed.\n";
   }
 }
 

@@ -37,12 +37,13 @@ void AddSigmaCommand(CLI::App& app, Context& context);              // sigma
 void AddAuditCommands(CLI::App& app, Context& context);  // audit log|records|inclusion|...
 void AddAuditConsistencyCommand(CLI::App& audit, Context& context);  // audit consistency
 void AddAuditExportCommands(CLI::App& audit, Context& context);      // audit export|fsck
-void AddModelsCommands(CLI::App& app, Context& context);  // models list|get|tokenize|detokenize
-void AddDigestCommand(CLI::App& app, Context& context);   // digest --explain
-void AddTokenCommands(CLI::App& app, Context& context);   // token new
-void AddDoctorCommand(CLI::App& app, Context& context);   // doctor
-void AddBenchCommand(CLI::App& app, Context& context);    // bench
-void AddPaperCommand(CLI::App& app, Context& context);    // paper
+void AddModelsCommands(CLI::App& app, Context& context);     // models list|get|tokenize|detokenize
+void AddDigestCommand(CLI::App& app, Context& context);      // digest --explain
+void AddTokenCommands(CLI::App& app, Context& context);      // token new
+void AddDoctorCommand(CLI::App& app, Context& context);      // doctor
+void AddCompletionCommand(CLI::App& app, Context& context);  // completion
+void AddBenchCommand(CLI::App& app, Context& context);       // bench
+void AddPaperCommand(CLI::App& app, Context& context);       // paper
 
 }  // namespace lethe::client
 

@@ -46,11 +46,15 @@ int Context::Fail(const absl::Status& status) {
       object["code"] = error.code;
       object["reason"] = error.reason;
       object["metadata"] = error.metadata;
+      if (error.outcome_unknown) {
+        object["outcome"] = "unknown";
+        object["request_id"] = error.request_id;
+      }
     }
     io_.err << Dump(Json{{"error", object}}) << "\n" << std::flush;
   } else {
     // A server's message could otherwise drive the terminal.
-    io_.err << "lethe: "
+    io_.err << Painted(io_.err_is_terminal && io_.color, Color::kRed, "lethe:") << " "
             << SafeForTerminal(refused ? FormatError(status, options_.server) : error.message)
             << "\n"
             << std::flush;

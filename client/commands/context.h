@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/client.h"
+#include "client/commands/color.h"
 #include "nlohmann/json.hpp"
 
 namespace lethe::client {
@@ -41,6 +42,7 @@ struct Io {
   std::ostream& err;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  bool color = false;  // wanted on those that are terminals
 };
 
 // For an output stream that took no more.
@@ -70,6 +72,11 @@ class Context {
 
   // The connection to --server, made at first use.
   absl::StatusOr<Client*> client();
+
+  // A word for the output stream, in colour where that is a terminal that wants it.
+  std::string Paint(Color color, absl::string_view word) const {
+    return Painted(io_.out_is_terminal && io_.color, color, word);
+  }
 
   // One line of JSON on the output stream; bytes that are not UTF-8 appear as U+FFFD.
   void PrintJson(const Json& value);

@@ -12,6 +12,7 @@
 #include "client/commands/progress.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
+#include "client/commands/request_parts.h"
 #include "client/id_ranges.h"
 
 #include "kernels/base/status_macros.h"
@@ -103,6 +104,7 @@ void PrintReceipt(Context& context, const v1::ForgetRequest& request,
 absl::Status Forget(Context& context, ForgetOptions& options) {
   LETHE_RETURN_IF_ERROR(FillSelection(options, options.request.mutable_selection()));
   LETHE_ASSIGN_OR_RETURN(*options.request.mutable_nonce(), ParseNonce(options.nonce_hex));
+  if (!options.request.validate_only()) EnsureRequestId(options.request.mutable_request_id());
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   absl::StatusOr<v1::ForgetResponse> receipt = absl::UnknownError("");
   {
@@ -149,8 +151,9 @@ void AddForgetCommand(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"cheapest", "re-evaluation"}));
   command->add_option("--nonce", options->nonce_hex,
                       "16 to 32 bytes in hex, echoed in the signed statement");
-  command->add_option("--request-id", *options->request.mutable_request_id(),
-                      "A repeat with the same id returns the same receipt");
+  command->add_option(
+      "--request-id", *options->request.mutable_request_id(),
+      "A repeat with the same id returns the same receipt (default: drawn at random)");
   command->footer("Example: lethe forget $S --subject patient-17 --derived forget");
   command->callback([&context, options] { context.Finish(Forget(context, *options)); });
 }

@@ -10,6 +10,7 @@
 #include "client/commands/nonce.h"
 #include "client/commands/proto_json.h"
 #include "client/commands/report.h"
+#include "client/commands/request_parts.h"
 #include "client/commands/subject_job.h"
 #include "client/commands/subject_label.h"
 
@@ -46,6 +47,7 @@ absl::Status ForgetSubject(Context& context, SubjectOptions& options) {
   LETHE_ASSIGN_OR_RETURN(*options.request.mutable_subject(),
                          ReadLabel(options.label, options.label_file, context));
   LETHE_ASSIGN_OR_RETURN(*options.request.mutable_nonce(), ParseNonce(options.nonce_hex));
+  if (!options.request.validate_only()) EnsureRequestId(options.request.mutable_request_id());
   if (!options.directory.empty()) LETHE_RETURN_IF_ERROR(PrepareDirectory(options.directory));
   LETHE_ASSIGN_OR_RETURN(Client * client, context.client());
   LETHE_ASSIGN_OR_RETURN(const v1::ForgetSubjectResponse started,
@@ -95,7 +97,7 @@ void AddForgetSubjectCommand(CLI::App& app, Context& context) {
   command->add_option("--nonce", options->nonce_hex,
                       "16 to 32 bytes in hex, echoed in every signed statement");
   command->add_option("--request-id", *options->request.mutable_request_id(),
-                      "A repeat with the same id finds the same job");
+                      "A repeat with the same id finds the same job (default: drawn at random)");
   command->footer(
       "Example: lethe forget-subject --label-file label.txt --derived forget --out forgotten");
   command->callback([&context, options] { context.Finish(ForgetSubject(context, *options)); });

@@ -51,6 +51,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddDigestCommand(app, context);
   AddDoctorCommand(app, context);
   AddTokenCommands(app, context);
+  AddCompletionCommand(app, context);
   AddBenchCommand(app, context);
   AddPaperCommand(app, context);
 }
@@ -64,7 +65,7 @@ int RunProgram(const std::vector<std::string>& arguments, const Io& io) {
   app.fallthrough();
   app.require_subcommand(1);
   app.footer(kFooter);
-  app.set_version_flag("--version", "lethe 0.1.0");
+  app.set_version_flag("--version", "lethe " LETHE_VERSION);
   AddGlobalOptions(app, context.options());
   AddCommands(app, context);
   CheckOptionTexts(app);

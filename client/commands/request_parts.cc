@@ -1,6 +1,16 @@
 #include "client/commands/request_parts.h"
 
+#include <array>
+#include <cstdint>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/client.h"
+
+#include "audit/crypto/secret.h"
 
 namespace lethe::client {
 namespace {
@@ -25,6 +35,21 @@ absl::Status CheckPartIds(const std::string& request_id, size_t num_parts,
 
 std::string PartId(const std::string& request_id, size_t part, size_t num_parts) {
   return request_id.empty() || num_parts == 1 ? request_id : absl::StrCat(request_id, ".", part);
+}
+
+absl::Status OfWhole(absl::Status status, const std::string& request_id) {
+  if (status.GetPayload(kOutcomeUnknownType).has_value()) {
+    status.SetPayload(kOutcomeUnknownType, absl::Cord(request_id));
+  }
+  return status;
+}
+
+void EnsureRequestId(std::string* request_id) {
+  if (!request_id->empty()) return;
+  std::array<uint8_t, 16> bytes{};
+  audit::RandomBytes(absl::MakeSpan(bytes));
+  *request_id = absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 }  // namespace lethe::client

@@ -1,11 +1,11 @@
-// CheckPartIds, PartId: the request ids of the calls that one long input is cut into.
+// CheckPartIds, PartId, OfWhole, EnsureRequestId: the request ids of calls, and of those that one long input is cut into.
 //
 // Equation:  none.
 // Shapes:    the calls of a request ID in several parts are ID.0, ID.1, …; in one part, ID itself.
 // Units:     characters.
 // Requires:  num_parts at least 1, part below it.
 // Rejects:   CheckPartIds: INVALID_ARGUMENT that names --request-id and how long it may be.
-// Effects:   none.
+// Effects:   EnsureRequestId draws an id where there is none: a call whose answer is lost can then be repeated.
 // Numerics:  none.
 // Threads:   safe.
 #ifndef LETHE_CLIENT_COMMANDS_REQUEST_PARTS_H_
@@ -24,6 +24,11 @@ absl::Status CheckPartIds(const std::string& request_id, size_t num_parts, absl:
 
 // "" when request_id is.
 std::string PartId(const std::string& request_id, size_t part, size_t num_parts);
+
+// A part's status, in which request_id stands where its own id stood: a repeat is one of the whole command.
+absl::Status OfWhole(absl::Status status, const std::string& request_id);
+
+void EnsureRequestId(std::string* request_id);
 
 }  // namespace lethe::client
 

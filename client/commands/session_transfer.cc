@@ -71,9 +71,10 @@ absl::Status WriteExport(Context& context, const ExportOptions& options, int64_t
   if (descriptor < 0) return FileError(options.path);
   absl::Status status;
   {
-    const Progress progress(context.io(), "exporting");
+    Progress progress(context.io(), "exporting");
     status = client->ExportSession(options.request, [&](const std::string& data) {
       *num_bytes += static_cast<int64_t>(data.size());
+      progress.Update(FormatByteCount(*num_bytes));
       return WriteAll(descriptor, data) ? absl::OkStatus() : FileError(options.path);
     });
   }
@@ -137,10 +138,15 @@ absl::Status Import(Context& context, ImportOptions& options) {
   size_t done = 0;
   absl::StatusOr<v1::ImportSessionResponse> response = absl::UnknownError("");
   {
-    const Progress progress(context.io(), "importing");
+    Progress progress(context.io(), "importing");
     response = client->ImportSession(options.header, [&]() -> absl::StatusOr<std::string> {
       std::string piece = file.substr(done, kPieceBytes);
       done += piece.size();
+      // The server reads it all before it evaluates.
+      progress.Update(piece.empty()
+                          ? "verifying"
+                          : absl::StrCat(FormatByteCount(static_cast<int64_t>(done)), " of ",
+                                         FormatByteCount(static_cast<int64_t>(file.size()))));
       return piece;
     });
   }

@@ -49,7 +49,8 @@ absl::Status Append(Context& context, const AppendOptions& options) {
     const auto show = [&](int64_t num_done) {
       progress.Update(absl::StrCat(num_done, " of ", rows.keys.num_rows, " vectors"));
     };
-    status = AppendRows(*client, options.request, rows, show, &appended);
+    status = OfWhole(AppendRows(*client, options.request, rows, show, &appended),
+                     options.request.request_id());
   }
   return ReportAppended(context, status,
                         {appended.token_ids(), appended.num_inputs(), options.request.subject()},

@@ -77,6 +77,35 @@ Finding CheckKernelDumps(const SystemFiles& files) {
           "systemctl disable --now kdump-tools, or keep user pages out (makedumpfile -d 31)"};
 }
 
+// lethe-server forbids its own; programs that call it hold prompts and answers too.
+Finding CheckCorePattern(const SystemFiles& files) {
+  const Finding good{Verdict::kGood, "core pattern", "no program leaves a core dump", ""};
+  const absl::StatusOr<std::string> pattern = files.Read("/proc/sys/kernel/core_pattern");
+  if (!pattern.ok()) return {Verdict::kNote, good.check, "it is not to be read here", ""};
+  const absl::string_view target = absl::StripAsciiWhitespace(*pattern);
+  if (target.empty() || target == "|/bin/false" || target == "/dev/null") return good;
+  return {
+      Verdict::kNote, good.check,
+      absl::StrCat("lethe-server forbids its own core dumps; a client that crashes leaves one, ",
+                   target[0] == '|' ? "whatever its limit, with the program in core_pattern"
+                                    : "where its limit allows it"),
+      target[0] == '|' ? "Storage=none in coredump.conf, or kernel.core_pattern=|/bin/false"
+                       : "ulimit -c 0 (LimitCORE=0 of a service) for what talks to the server"};
+}
+
+Finding CheckGpu(const SystemFiles& files) {
+  const absl::StatusOr<std::string> driver = files.Read("/proc/driver/nvidia/version");
+  if (!driver.ok()) {
+    return {Verdict::kGood, "gpu", "no NVIDIA driver; the server computes on the processor", ""};
+  }
+  const std::vector<absl::string_view> lines = absl::StrSplit(*driver, '\n');
+  return {Verdict::kGood, "gpu",
+          absl::StrCat("driver: ", absl::StripAsciiWhitespace(lines[0]),
+                       "; kernels for it are measured by lethe bench kernels, the server computes "
+                       "on the processor"),
+          ""};
+}
+
 Finding CheckCoreLimit(const std::string& process, const SystemFiles& files) {
   const Finding good{Verdict::kGood, "core dumps", "the process cannot leave one", ""};
   const absl::StatusOr<std::string> limit =
@@ -103,8 +132,8 @@ Finding CheckSwapped(const std::string& process, const SystemFiles& files) {
 }  // namespace
 
 Findings CheckMachine(const SystemFiles& files) {
-  return {CheckProcessor(files), CheckSwap(files), CheckHibernation(files),
-          CheckKernelDumps(files)};
+  return {CheckProcessor(files),   CheckSwap(files),        CheckHibernation(files),
+          CheckKernelDumps(files), CheckCorePattern(files), CheckGpu(files)};
 }
 
 Findings CheckProcess(int64_t pid, const SystemFiles& files) {

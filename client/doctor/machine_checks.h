@@ -18,7 +18,7 @@
 
 namespace lethe::client {
 
-// Processor, swap, hibernation, kernel crash dumps.
+// Processor, swap, hibernation, kernel crash dumps, core dumps of programs, GPU.
 Findings CheckMachine(const SystemFiles& files);
 
 // Whether the process is lethe-server, swapped pages, core dump limit, protection from other processes.

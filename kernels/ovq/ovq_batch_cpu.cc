@@ -20,7 +20,6 @@ class Head {
       : shape_(shape),
         size_(size),
         inputs_(inputs),
-        states_(states),
         sequence_(sequence),
         head_(head),
         num_tokens_(inputs.num_tokens_before[sequence]) {
@@ -103,7 +102,6 @@ class Head {
   const OvqShape& shape_;
   const OvqBatchSize& size_;
   const OvqInputs& inputs_;
-  const OvqStates& states_;
   const int64_t sequence_;
   const int64_t head_;
   int64_t num_tokens_;

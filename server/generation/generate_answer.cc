@@ -125,7 +125,9 @@ absl::StatusOr<std::shared_ptr<StoredAnswer>> GenerateAnswer::Decode(ByteReader*
   uint64_t form = 0;
   LETHE_RETURN_IF_ERROR(ReadUpTo(reader, static_cast<uint64_t>(Form::kWhole), &form));
   if (form == static_cast<uint64_t>(Form::kBare)) return answer;
-  Parameters& parameters = answer->parameters_.emplace();
+  answer->parameters_ =
+      Parameters();  // clang 14 takes no emplace() of a nested type with initialisers
+  Parameters& parameters = *answer->parameters_;
   LETHE_RETURN_IF_ERROR(ReadSampling(reader, &parameters.sampling));
   uint64_t num_stops = 0;
   LETHE_RETURN_IF_ERROR(ReadUpTo(reader, kStopStringsReadMax, &num_stops));

@@ -21,7 +21,9 @@ CallReport::CallReport(const char* method, grpc::ServerContext* context, const S
   if (found == metadata.end()) return;
   const absl::string_view text(found->second.data(), found->second.size());
   trace_ = TraceContext::Parse(text);
-  if (trace_) context->AddInitialMetadata(kTraceparent, std::string(text));
+  // Not what a later version may have behind it.
+  if (trace_)
+    context->AddInitialMetadata(kTraceparent, std::string(text.substr(0, kTraceparentSize)));
 }
 
 void CallReport::End(const absl::Status& status) const {

@@ -5,8 +5,6 @@
 namespace lethe {
 namespace {
 
-constexpr size_t kSize = 55;  // of version 00
-
 bool IsHex(absl::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -19,7 +17,7 @@ bool IsId(absl::string_view text) {
 }  // namespace
 
 std::optional<TraceContext> TraceContext::Parse(absl::string_view traceparent) {
-  if (traceparent.size() < kSize) return std::nullopt;
+  if (traceparent.size() < kTraceparentSize) return std::nullopt;
   const absl::string_view version = traceparent.substr(0, 2);
   const absl::string_view trace_id = traceparent.substr(3, 32);
   const absl::string_view parent_id = traceparent.substr(36, 16);
@@ -28,7 +26,8 @@ std::optional<TraceContext> TraceContext::Parse(absl::string_view traceparent) {
       !IsHex(traceparent.substr(53, 2))) {
     return std::nullopt;
   }
-  if (traceparent.size() > kSize && (version == "00" || traceparent[kSize] != '-')) {
+  if (traceparent.size() > kTraceparentSize &&
+      (version == "00" || traceparent[kTraceparentSize] != '-')) {
     return std::nullopt;
   }
   return TraceContext{std::string(trace_id), std::string(parent_id)};

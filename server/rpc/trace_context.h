@@ -12,12 +12,16 @@
 #ifndef LETHE_SERVER_RPC_TRACE_CONTEXT_H_
 #define LETHE_SERVER_RPC_TRACE_CONTEXT_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace lethe {
+
+// Of version 00, and of what every later one begins with.
+inline constexpr size_t kTraceparentSize = 55;
 
 struct TraceContext {
   std::string trace_id;

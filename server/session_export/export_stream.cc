@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "audit/crypto/aead.h"
+#include "audit/crypto/sha256.h"
 #include "kernels/base/byte_io.h"
 #include "kernels/base/status_macros.h"
 #include "server/error/error_info.h"

@@ -4,14 +4,23 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "client/doctor/directory_checks.h"
+#include "client/doctor/key_checks.h"
 #include "client/doctor/machine_checks.h"
 #include "client/doctor/model_checks.h"
+#include "client/doctor/port_checks.h"
+#include "client/doctor/sync_checks.h"
 #include "gmock/gmock.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "audit/certificate/keys.h"
+#include "audit/certificate/trust.h"
 #include "tests/client/program_run.h"
 
 namespace lethe::client {
@@ -28,6 +37,7 @@ class DoctorTest : public ::testing::Test {
     root_ = fs::canonical(root_);
     Put("proc/cpuinfo", "flags\t\t: fpu avx2 fma bmi1 bmi2 f16c\n");
     Put("proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n");
+    Put("proc/sys/kernel/core_pattern", "|/bin/false\n");
     Put("proc/self/mountinfo", "26 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n");
   }
   ~DoctorTest() override { fs::remove_all(root_); }
@@ -86,6 +96,83 @@ TEST_F(DoctorTest, HibernationAndKernelDumpsAreWarnings) {
   EXPECT_EQ(Of(CheckMachine(files()), "hibernation").verdict, Verdict::kWarning);
   Put("sys/kernel/kexec_crash_loaded", "1\n");
   EXPECT_EQ(Of(CheckMachine(files()), "kernel crash dumps").verdict, Verdict::kWarning);
+}
+
+TEST_F(DoctorTest, AClientsCoreDumpIsANote) {
+  Put("proc/sys/kernel/core_pattern", "|/usr/lib/systemd/systemd-coredump %P\n");
+  const Finding piped = Of(CheckMachine(files()), "core pattern");
+  EXPECT_EQ(piped.verdict, Verdict::kNote);
+  EXPECT_THAT(piped.found, HasSubstr("whatever its limit"));
+  Put("proc/sys/kernel/core_pattern", "core\n");
+  EXPECT_THAT(Of(CheckMachine(files()), "core pattern").remedy, HasSubstr("ulimit -c 0"));
+}
+
+TEST_F(DoctorTest, TheGpusDriverIsNamed) {
+  EXPECT_THAT(Of(CheckMachine(files()), "gpu").found, HasSubstr("no NVIDIA driver"));
+  Put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX 580.65\nGCC version: 12\n");
+  EXPECT_THAT(Of(CheckMachine(files()), "gpu").found,
+              HasSubstr("NVRM version: NVIDIA UNIX 580.65;"));
+}
+
+TEST_F(DoctorTest, KeysThatAreMissingCutOrOthersAreSeen) {
+  EXPECT_EQ(Of(CheckKeys(data()), "keys").verdict, Verdict::kNote);
+  const auto keys = audit::ServerKeys::LoadOrCreate(data() + "/keys");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  const std::string trust = audit::WriteTrust(*keys->Trust("lethe.dev/audit/test"));
+  Put("data/trust.txt", trust);
+  for (const std::string name : {"data.keys", "ledger.key", "request.key"}) {
+    Put("data/sessions/" + name, std::string(64, 'k'));
+  }
+  EXPECT_EQ(Of(CheckKeys(data()), "keys").verdict, Verdict::kGood);
+  // The trust file of another server.
+  Put("data/trust.txt",
+      audit::WriteTrust(*audit::ServerKeys::Generate().Trust("lethe.dev/audit/test")));
+  EXPECT_EQ(Of(CheckKeys(data()), "keys").verdict, Verdict::kWarning);
+  Put("data/trust.txt", trust);
+  for (const std::string name : {"keys/record.pem", "keys/log.pem", "keys/pseudonym.key",
+                                 "sessions/ledger.key", "sessions/request.key"}) {
+    const fs::path path = fs::path(data()) / name;
+    std::ifstream file(path, std::ios::binary);
+    const std::string whole(std::istreambuf_iterator<char>(file), {});
+    fs::resize_file(path, whole.size() / 3);
+    const Finding cut = Of(CheckKeys(data()), "keys");
+    EXPECT_EQ(cut.verdict, Verdict::kError) << name;
+    EXPECT_THAT(cut.found, HasSubstr(name));
+    fs::remove(path);
+    EXPECT_THAT(Of(CheckKeys(data()), "keys").found, HasSubstr(name + " is missing"));
+    Put("data/" + name, whole);
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  }
+  EXPECT_EQ(Of(CheckKeys(data()), "keys").verdict, Verdict::kGood);
+}
+
+TEST_F(DoctorTest, APortThatAnotherProgramHoldsIsAnError) {
+  const int held = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(held, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(held, 1), 0);
+  ASSERT_EQ(getsockname(held, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string name = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  EXPECT_EQ(CheckPort(name).verdict, Verdict::kError);
+  EXPECT_THAT(CheckPort(name).found, HasSubstr("taken by another program"));
+  // Nothing answers the doctor's call there either.
+  const ProgramRun run = RunLethe({"doctor", "--server", "127.0.0.1:1", "--listen", name});
+  EXPECT_EQ(run.exit_code, kExitVerificationFailed);
+  EXPECT_THAT(run.out, HasSubstr("ERROR    port: " + name));
+  close(held);
+  EXPECT_THAT(CheckPort("192.0.2.1:7070").found, HasSubstr("no address of this machine"));
+}
+
+TEST_F(DoctorTest, SyncsAreMeasuredAndLeaveNothing) {
+  fs::create_directories(data());
+  EXPECT_THAT(Of(CheckSyncSpeed(data()), "sync speed").found, HasSubstr(" ms a sync"));
+  EXPECT_TRUE(fs::is_empty(data()));
+  EXPECT_EQ(JudgeSync(3).verdict, Verdict::kGood);
+  EXPECT_EQ(JudgeSync(250).verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgeSync(0.001).verdict, Verdict::kNote);
 }
 
 TEST_F(DoctorTest, AServerThatCouldDumpOrWasSwappedIsAnError) {
@@ -213,6 +300,7 @@ TEST_F(DoctorTest, TheProgramSaysItWithItsExitCode) {
       RunLethe({"doctor", "--server=127.0.0.1:1", "--model", (root_ / "no-model").string()});
   EXPECT_EQ(bad.exit_code, kExitVerificationFailed);
   EXPECT_THAT(bad.out, HasSubstr("ERROR    model: config.json cannot be read"));
+  EXPECT_THAT(bad.out, HasSubstr("ok       versions: lethe "));
   EXPECT_THAT(bad.out, HasSubstr("note     server: none answers at 127.0.0.1:1"));
   // As $(pidof lethe-server) gives them where two run.
   const ProgramRun two = RunLethe({"doctor", "--pid", "1000000001", "1000000002"});

@@ -1,6 +1,7 @@
 // Goal: results reach the place that was named or the exit code says so: links, devices and pipes stay
 //   what they are, a full disk is no success, and nothing that is printed drives the terminal.
 // Method: files in a temporary directory; a stream that takes nothing; texts with every control character.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "client/commands/color.h"
 #include "client/commands/files.h"
 #include "client/commands/report.h"
 #include "gmock/gmock.h"
@@ -21,6 +23,8 @@ namespace {
 
 using ::lethe::testing::StatusIs;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // As a full disk.
 class FullBuffer : public std::streambuf {
@@ -38,6 +42,42 @@ TEST(OutputTest, AStreamThatTakesNothingIsNoSuccess) {
     EXPECT_EQ(RunProgram(arguments, Io{.in = in, .out = out, .err = err}), kExitUsage);
     EXPECT_EQ(err.str(), "lethe: cannot write standard output\n");
   }
+}
+
+std::string DoctorOnATerminal(bool is_terminal, bool color) {
+  std::istringstream in;
+  std::ostringstream out;
+  std::ostringstream err;
+  RunProgram({"doctor", "--server=127.0.0.1:1"},
+             Io{.in = in, .out = out, .err = err, .out_is_terminal = is_terminal, .color = color});
+  return out.str();
+}
+
+TEST(OutputTest, ColorIsForATerminalThatWantsIt) {
+  EXPECT_THAT(DoctorOnATerminal(true, true), HasSubstr("\033[32mok\033[0m       versions: lethe "));
+  EXPECT_THAT(DoctorOnATerminal(true, false), Not(HasSubstr("\033")));
+  EXPECT_THAT(DoctorOnATerminal(false, true), Not(HasSubstr("\033")));
+  std::istringstream in;
+  std::ostringstream out;
+  std::ostringstream err;
+  RunProgram({"append", "s"},
+             Io{.in = in, .out = out, .err = err, .err_is_terminal = true, .color = true});
+  EXPECT_THAT(err.str(), StartsWith("\033[31mlethe:\033[0m give the text"));
+}
+
+TEST(OutputTest, NoColorAndDumbTerminalsAreHonoured) {
+  setenv("TERM", "xterm-256color", 1);
+  unsetenv("NO_COLOR");
+  EXPECT_TRUE(ColorWanted());
+  setenv("NO_COLOR", "", 1);
+  EXPECT_TRUE(ColorWanted());
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(ColorWanted());
+  unsetenv("NO_COLOR");
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(ColorWanted());
+  unsetenv("TERM");
+  EXPECT_FALSE(ColorWanted());
 }
 
 class WriteFileTest : public ::testing::Test {

@@ -53,7 +53,8 @@ TEST(ProgramUsageTest, HelpOfEveryCommandHasAnExample) {
                                              {"vectors", "evict"},
                                              {"sigma"},
                                              {"digest"},
-                                             {"doctor"}}) {
+                                             {"doctor"},
+                                             {"completion"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const ProgramRun run = RunLethe(arguments);

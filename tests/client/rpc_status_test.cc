@@ -82,5 +82,38 @@ TEST(RpcStatusTest, UnreachableServerIsSaidPlainly) {
   EXPECT_THAT(FormatError(other, "127.0.0.1:1"), HasSubstr("no server answers at 127.0.0.1:2"));
 }
 
+// Each time the server may have done it before the answer was lost.
+TEST(RpcStatusTest, AnUnknownOutcomeIsRepeatedUnderItsRequestId) {
+  v1::ForgetRequest request;
+  request.set_request_id("r-17");
+  for (const grpc::StatusCode code :
+       {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::DEADLINE_EXCEEDED}) {
+    const absl::Status lost = StatusFromRpc(grpc::Status(code, "Socket closed"), request);
+    EXPECT_TRUE(DecodeError(lost).outcome_unknown);
+    EXPECT_THAT(FormatError(lost, "127.0.0.1:7070"),
+                HasSubstr("repeat the command with --request-id r-17"));
+  }
+  const absl::Status nameless = StatusFromRpc(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"), v1::ForgetRequest());
+  EXPECT_THAT(FormatError(nameless, "127.0.0.1:7070"),
+              HasSubstr("the connection to 127.0.0.1:7070 was lost before the answer came"));
+  EXPECT_THAT(FormatError(nameless, "127.0.0.1:7070"), HasSubstr("look before you repeat it"));
+}
+
+TEST(RpcStatusTest, WhatWasNeverSentOrWasRefusedIsNotUnknown) {
+  v1::ForgetRequest request;
+  request.set_request_id("r-17");
+  const grpc::Status lost(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+  EXPECT_TRUE(DecodeError(StatusFromRpc(lost, request)).outcome_unknown);
+  // A request that changes nothing.
+  EXPECT_FALSE(DecodeError(StatusFromRpc(lost, v1::GetLogRequest())).outcome_unknown);
+  const grpc::Status unsent(grpc::StatusCode::UNAVAILABLE,
+                            "failed to connect to all addresses; last error: refused");
+  EXPECT_FALSE(DecodeError(StatusFromRpc(unsent, request)).outcome_unknown);
+  const grpc::Status refused(grpc::StatusCode::UNAVAILABLE, "witness: no connection",
+                             StatusBytes(kErrorInfoType));
+  EXPECT_FALSE(DecodeError(StatusFromRpc(refused, request)).outcome_unknown);
+}
+
 }  // namespace
 }  // namespace lethe::client

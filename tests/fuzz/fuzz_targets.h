@@ -1,10 +1,12 @@
-// FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle, FuzzExport, FuzzVectorText, FuzzNpy: one parser of
-// outside bytes each. FuzzSvdd: operations on the support-vector solver.
+// The fuzz targets. Parsers of outside bytes: FuzzNote, FuzzTlogProof, FuzzDsse, FuzzStatement, FuzzBundle, FuzzLogFiles, FuzzExport,
+// FuzzVectorText, FuzzNpy, FuzzSafetensors, FuzzModelConfig, FuzzClientText. FuzzAnswerText: tokenizer, stop strings and UTF-8.
+// FuzzSvdd: operations on the support-vector solver. FuzzImport: the content of an export into a registry. FuzzRequest: any bytes to
+// any method of a server; FuzzOperations: sequences of real calls.
 //
-// A parser's target aborts (LETHE_CHECK) when an accepted input does not survive being written and
-// read again, the solver's when its ways end in different bits. With LETHE_FUZZ each file is a
-// libFuzzer program; without it corpus_replay_test runs them on the seeds.
-// Threads: safe.
+// A parser's target aborts (LETHE_CHECK) when an accepted input does not survive being written and read again, the others when what
+// their first lines state does not hold. With LETHE_FUZZ each file is a libFuzzer program (tests/fuzz/run); without it
+// corpus_replay_test and service_replay_test run them on the seeds.
+// Threads: safe, but for FuzzRequest and FuzzOperations, which share a server.
 #ifndef LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_
 #define LETHE_TESTS_FUZZ_FUZZ_TARGETS_H_
 
@@ -24,6 +26,14 @@ void FuzzExport(absl::string_view bytes);
 void FuzzSvdd(absl::string_view input);
 void FuzzVectorText(absl::string_view bytes);
 void FuzzNpy(absl::string_view bytes);
+void FuzzSafetensors(absl::string_view bytes);
+void FuzzModelConfig(absl::string_view bytes);
+void FuzzAnswerText(absl::string_view bytes);
+void FuzzLogFiles(absl::string_view bytes);
+void FuzzClientText(absl::string_view bytes);
+void FuzzImport(absl::string_view input);
+void FuzzRequest(absl::string_view input);
+void FuzzOperations(absl::string_view input);
 
 }  // namespace lethe::fuzz
 

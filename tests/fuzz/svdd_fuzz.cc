@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "kernels/base/check.h"
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/incremental.h"
+#include "tests/fuzz/fuzz_bytes.h"
 #include "tests/fuzz/fuzz_targets.h"
 #include "tests/memory/svdd_testing.h"
 
@@ -34,31 +34,7 @@ constexpr int kMaxOperations = 40;
 
 size_t At(int64_t i) { return static_cast<size_t>(i); }
 
-// Zeros behind the end.
-class Bytes {
- public:
-  explicit Bytes(absl::string_view bytes) : bytes_(bytes) {}
-
-  bool empty() const { return bytes_.empty(); }
-  uint8_t Next() {
-    if (bytes_.empty()) return 0;
-    const auto byte = static_cast<uint8_t>(bytes_[0]);
-    bytes_.remove_prefix(1);
-    return byte;
-  }
-  int64_t Below(int64_t end) { return Next() % end; }
-  // Any double.
-  double Raw() {
-    uint64_t bits = 0;
-    for (int i = 0; i < 8; ++i) bits = bits << 8 | Next();
-    double x = 0.0;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
-  }
-
- private:
-  absl::string_view bytes_;
-};
+using Bytes = FuzzBytes;
 
 absl::StatusOr<Params> ReadParams(Bytes* bytes) {
   const uint8_t kind = bytes->Next();

@@ -1,19 +1,29 @@
 // Goal: `lethe generate` with a request id prints an answer once and whole, though the server is killed while it prints.
 // Method: the program lethe-server on a tiny model; the client's output stream kills it at its n-th byte and starts it
 // again at the same address.
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "client/client.h"
 #include "client/commands/program.h"
+#include "client/error_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include <sys/wait.h>
 
 #include "tests/integration/server_program.h"
 #include "tests/integration/server_testing.h"
+#include "tests/testing/status_matchers.h"
 
 namespace lethe::testing {
 namespace {
@@ -118,6 +128,73 @@ TEST_F(ClientResumeTest, AStreamWithoutAnIdBreaks) {
   const Printed printed = Run(line, 1, [&] { KillAndStart(); });
   EXPECT_EQ(printed.exit_code, client::kExitRefused);
   EXPECT_THAT(printed.err, HasSubstr("no server answers"));
+}
+
+// Bytes that a process has not read yet of connections to this port.
+size_t UnreadBytes(const std::string& address) {
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  size_t unread = 0;
+  // gRPC listens on IPv4 addresses with sockets of either kind.
+  for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      unsigned local_port = 0;
+      unsigned queue = 0;
+      const int num_read = std::sscanf(
+          line.c_str(), " %*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %*x %*x:%x", &local_port, &queue);
+      if (num_read == 2 && static_cast<int>(local_port) == port) unread += queue;
+    }
+  }
+  return unread;
+}
+
+// The server is stopped with the whole request in its socket, then killed: its client cannot know what became of it.
+TEST_F(ClientResumeTest, AForgetWhoseAnswerIsLostIsDoneOnceByItsRepeat) {
+  const std::string session = NewSession();
+  ASSERT_EQ(Run({"append", session, "--text", std::string(500, 'x')}, 0, nullptr).exit_code, 0);
+  v1::ForgetRequest request;
+  request.set_session_id(session);
+  request.set_request_id("forget-1");
+  request.set_derived_policy(v1::DERIVED_POLICY_FAIL);
+  for (uint64_t id = 2; id < 500; id += 2) {
+    v1::TokenRange* range = request.mutable_selection()->mutable_tokens()->add_ranges();
+    range->set_first(id);
+    range->set_end(id + 1);
+  }
+  const size_t request_bytes = request.ByteSizeLong();
+  ASSERT_GT(request_bytes, 1000u);  // more than whatever else a connection holds
+  const auto client = client::Client::Connect({.address = address_});
+  ASSERT_OK(client.status());
+  v1::GetSessionRequest look;
+  look.set_session_id(session);
+  ASSERT_OK((*client)->GetSession(look).status());
+  program_->Signal(SIGSTOP);
+  int state = 0;  // told when the last of its threads has stopped
+  ASSERT_EQ(waitpid(program_->process(), &state, WUNTRACED), program_->process());
+  ASSERT_TRUE(WIFSTOPPED(state));
+  absl::Status status;
+  std::atomic<bool> ended{false};
+  std::thread call([&] {
+    status = (*client)->Forget(request).status();
+    ended = true;
+  });
+  while (!ended && UnreadBytes(address_) < request_bytes) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(ended);
+  program_->Kill();
+  call.join();
+  EXPECT_THAT(client::FormatError(status, address_),
+              HasSubstr("repeat the command with --request-id forget-1"));
+  Start(address_);
+  const auto again = client::Client::Connect({.address = address_});
+  ASSERT_OK(again.status());
+  const auto first = (*again)->Forget(request);
+  ASSERT_OK(first.status());
+  const auto second = (*again)->Forget(request);
+  ASSERT_OK(second.status());
+  EXPECT_TRUE(second->repeated_request());
+  EXPECT_EQ(second->certificate().leaf_index(), first->certificate().leaf_index());
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
-// Goal: the examples and README's block on vector sessions run as they stand and tell the truth.
-// Method: the programs themselves, against lethe-server without a model; the block is cut out of README.md.
-#include <array>
-#include <cstdio>
+// Goal: the examples and README's blocks on Python and on vector sessions run as they stand and tell the truth.
+// Method: the programs themselves, against lethe-server; the blocks are cut out of README.md.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -15,9 +14,9 @@
 #include "gtest/gtest.h"
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/testing/shell.h"
 #include "tests/testing/status_matchers.h"
 
 namespace lethe::testing {
@@ -28,27 +27,11 @@ using ::testing::HasSubstr;
 
 constexpr char kPrograms[] = LETHE_BINARY_DIR "/bin";
 
-struct ShellRun {
-  int exit_code = -1;
-  std::string output;  // both streams
-};
+constexpr char kModel[] = LETHE_SOURCE_DIR "/models/lethe-tiny";
 
-ShellRun Shell(const std::string& script) {
-  ShellRun run;
-  FILE* pipe = ::popen(script.c_str(), "r");
-  if (pipe == nullptr) return run;
-  std::array<char, 4096> buffer;
-  for (size_t count; (count = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    run.output.append(buffer.data(), count);
-  }
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) run.exit_code = WEXITSTATUS(status);
-  return run;
-}
-
-std::unique_ptr<client::ChildServer> StartServer() {
+std::unique_ptr<client::ChildServer> StartServer(const std::string& model = "") {
   auto server = client::ChildServer::Start(
-      {.program = absl::StrCat(kPrograms, "/lethe-server"), .model_directory = ""});
+      {.program = absl::StrCat(kPrograms, "/lethe-server"), .model_directory = model});
   EXPECT_OK(server.status());
   return server.ok() ? *std::move(server) : nullptr;
 }
@@ -56,7 +39,7 @@ std::unique_ptr<client::ChildServer> StartServer() {
 void ExpectTheStory(const std::string& example) {
   const auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  const ShellRun run = Shell(absl::StrCat(example, " ", server->address(), " 2>&1"));
+  const ShellRun run = RunShell(absl::StrCat(example, " ", server->address(), " 2>&1"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output, HasSubstr("Forgot 40 vectors of patient-17"));
   EXPECT_THAT(run.output, HasSubstr("Both answer alike, bit for bit."));
@@ -68,15 +51,31 @@ TEST(ExamplesTest, CppTellsItsStory) {
   ExpectTheStory(absl::StrCat(kPrograms, "/lethe-example-vectors"));
 }
 
+bool HasPython() {
+  return RunShell("/usr/bin/python3 -c 'import grpc, google.protobuf' 2>&1").exit_code == 0;
+}
+constexpr char kNoPython[] = "no gRPC for Python (apt-get install python3-grpcio python3-protobuf)";
+
 TEST(ExamplesTest, PythonTellsItsStory) {
-  if (Shell("/usr/bin/python3 -c 'import grpc, google.protobuf' 2>&1").exit_code != 0) {
-    GTEST_SKIP() << "no gRPC for Python (apt-get install python3-grpcio python3-protobuf)";
-  }
+  if (!HasPython()) GTEST_SKIP() << kNoPython;
   ExpectTheStory("/usr/bin/python3 " LETHE_SOURCE_DIR "/examples/vectors.py");
 }
 
+// docs/from-openai.md describes it; it checks its own claims.
+TEST(ExamplesTest, ChatAsInOpenAisApiTellsItsStory) {
+  if (!HasPython()) GTEST_SKIP() << kNoPython;
+  const auto server = StartServer(kModel);
+  ASSERT_NE(server, nullptr);
+  const ShellRun run = RunShell(absl::StrCat(
+      "/usr/bin/python3 " LETHE_SOURCE_DIR "/examples/chat.py ", server->address(), " 2>&1"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("Patient Kalo-17 takes zelvim."));
+  EXPECT_THAT(run.output,
+              HasSubstr("[held] after forget() the session is one that was never told"));
+}
+
 TEST(ExamplesTest, WithoutAServerEachSaysSo) {
-  const ShellRun run = Shell(absl::StrCat(kPrograms, "/lethe-example-vectors 127.0.0.1:1 2>&1"));
+  const ShellRun run = RunShell(absl::StrCat(kPrograms, "/lethe-example-vectors 127.0.0.1:1 2>&1"));
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, HasSubstr("lethe-example-vectors: "));
 }
@@ -84,8 +83,8 @@ TEST(ExamplesTest, WithoutAServerEachSaysSo) {
 TEST(ExamplesTest, AServerWithoutAModelSaysSo) {
   const auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  const ShellRun run =
-      Shell(absl::StrCat(kPrograms, "/lethe --server ", server->address(), " session create 2>&1"));
+  const ShellRun run = RunShell(
+      absl::StrCat(kPrograms, "/lethe --server ", server->address(), " session create 2>&1"));
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, HasSubstr("model: this server has none (--no-model)"));
   EXPECT_THAT(run.output, HasSubstr("reason: NO_MODEL"));
@@ -105,6 +104,27 @@ std::string BlockUnder(const std::string& heading) {
     at = end;
   }
   return block;
+}
+
+TEST(ExamplesTest, ReadmePythonRunsAsItStands) {
+  if (!HasPython()) GTEST_SKIP() << kNoPython;
+  const std::string block = BlockUnder("## From Python");
+  EXPECT_LE(std::count(block.begin(), block.end(), '\n'), 20);
+  ASSERT_THAT(block, HasSubstr("\"127.0.0.1:7070\""));
+  const auto server = StartServer(kModel);
+  ASSERT_NE(server, nullptr);
+  std::string directory = ::testing::TempDir() + "lethe-readme-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  // Paths are the repository's, but nothing may be written there.
+  const std::string script =
+      absl::StrCat("set -euo pipefail\ncd ", directory, "\nln -s ", LETHE_SOURCE_DIR, "/proto ",
+                   LETHE_SOURCE_DIR, "/deploy .\nln -s /usr/bin/python3 python3\nPATH=$PWD:$PATH\n",
+                   absl::StrReplaceAll(block, {{"127.0.0.1:7070", server->address()}}));
+  ASSERT_OK(client::WriteFile(directory + "/block", script));
+  const ShellRun run = RunShell(absl::StrCat("bash ", directory, "/block 2>&1"));
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, ContainsRegex("^ zelvim\n unknown state digest [0-9a-f]{64}"));
+  std::filesystem::remove_all(directory);
 }
 
 int FreePort() {
@@ -130,7 +150,7 @@ TEST(ExamplesTest, ReadmeBlockRunsAsItStands) {
       absl::StrReplaceAll(
           block, {{"lethe-server --no-model", "lethe-server --no-model --listen $LETHE_SERVER"}}));
   ASSERT_OK(client::WriteFile(directory + "/block", script));
-  const ShellRun run = Shell(absl::StrCat("timeout 120 bash ", directory, "/block 2>&1"));
+  const ShellRun run = RunShell(absl::StrCat("timeout 120 bash ", directory, "/block 2>&1"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output, HasSubstr("Forgot 100 inputs"));
   EXPECT_THAT(run.output, HasSubstr("1 of 2 queries inside"));

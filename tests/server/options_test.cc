@@ -2,6 +2,8 @@
 // Method: command lines parsed in this process, with the error stream captured.
 #include "server/options.h"
 
+#include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,9 @@
 namespace lethe {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Parsed {
   std::optional<int> code;
@@ -120,10 +124,16 @@ TEST(ServerOptionsTest, WhatIsWrongIsNamed) {
            {{"--model", "m", "--metrics", "9464"}, "--metrics: want IPV4:PORT or localhost:PORT"},
            {{"--model", "m", "--log-format", "xml"}, "--log-format: "},
            {{"--model", "m", "--log-level", "3"}, "--log-level: want error, info or debug"},
-           {{"--model", "m", "--log-level", "0"}, "--log-level: want error, info or debug"}}) {
+           {{"--model", "m", "--log-level", "0"}, "--log-level: want error, info or debug"},
+           {{"--model", "m", "--compute-threads", "x"},
+            "--compute-threads: Value x not in range 1 to 1024"},
+           {{"--model", "m", "--config", "/no/such/file"}, "--config: cannot read the file"},
+           {{"--data"}, "--data: want a value (DIR"}}) {
     const Parsed parsed = Parse(line.words);
     EXPECT_EQ(parsed.code, 2) << line.text;
+    EXPECT_THAT(parsed.err, StartsWith("lethe-server: "));
     EXPECT_THAT(parsed.err, HasSubstr(line.text));
+    EXPECT_THAT(parsed.err, EndsWith(" (try lethe-server --help)\n"));
   }
 }
 
@@ -189,6 +199,18 @@ TEST(ServerOptionsTest, IdentityOptionsWantEachOther) {
     EXPECT_EQ(parsed.code, 2) << line.text;
     EXPECT_THAT(parsed.err, HasSubstr(line.text));
   }
+}
+
+TEST(ServerOptionsTest, AMisspeltNameInAConfigurationFileIsNoDefault) {
+  const std::string path = ::testing::TempDir() + "lethe-server.conf";
+  std::ofstream(path) << "model = a\nmax-sessions = 3\n";
+  EXPECT_EQ(Parse({"--config", path.c_str()}).options.max_sessions, 3);
+  std::ofstream(path) << "model = a\nmax-sesions = 3\n";
+  const Parsed parsed = Parse({"--config", path.c_str()});
+  EXPECT_EQ(parsed.code, 2);
+  EXPECT_THAT(parsed.err, HasSubstr("--config: ")) << parsed.err;
+  EXPECT_THAT(parsed.err, HasSubstr("max-sesions"));
+  std::remove(path.c_str());
 }
 
 }  // namespace
