@@ -126,6 +126,7 @@ absl::StatusOr<Statement> Recorder::MakeStatement(const RecordDraft& draft,
   statement.proves_optimality = draft.proves_optimality;
   statement.stores = draft.stores;
   statement.migrated_from = draft.migrated_from;
+  statement.auditor = draft.auditor;
   statement.derived_kept = CommitSet(salt, draft.derived_kept);
   statement.forgot = CommitSet(salt, draft.forgotten);
   if (draft.kind == RecordKind::kForget) statement.derived_policy = draft.derived_policy;

@@ -79,6 +79,7 @@ struct RecordDraft {
   bool proves_optimality = false;
   std::vector<StoreReport> stores;
   std::optional<Arithmetic> migrated_from;  // migrate
+  std::string auditor;                      // disclose
 };
 
 struct FinishedRecord {

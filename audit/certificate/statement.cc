@@ -24,11 +24,12 @@ struct KindNames {
   const char* type;
   const char* name;
 };
-constexpr std::array<KindNames, 4> kKinds = {{
+constexpr std::array<KindNames, 5> kKinds = {{
     {RecordKind::kForget, kForgetPredicateType, "forget"},
     {RecordKind::kCertify, kCertifyPredicateType, "certify"},
     {RecordKind::kSelect, kSelectPredicateType, "select"},
     {RecordKind::kMigrate, kMigratePredicateType, "migrate"},
+    {RecordKind::kDisclose, kDisclosePredicateType, "disclose"},
 }};
 
 const KindNames& KindEntry(RecordKind kind) {
@@ -160,6 +161,9 @@ Json PredicateJson(const Statement& statement) {
   if (statement.kind == RecordKind::kForget) AppendForgetFields(statement, &predicate);
   if (statement.kind == RecordKind::kSelect) AppendSelectFields(statement, &predicate);
   if (statement.kind == RecordKind::kMigrate) AppendMigrateFields(statement, &predicate);
+  if (statement.kind == RecordKind::kDisclose) {
+    predicate.push_back({"auditor", Json::String(statement.auditor)});
+  }
   return Json::MakeObject(std::move(predicate));
 }
 
@@ -275,6 +279,7 @@ void ReadPredicate(JsonReader predicate, Statement* statement) {
   if (statement->kind == RecordKind::kForget) ReadForgetFields(&predicate, statement);
   if (statement->kind == RecordKind::kSelect) ReadSelectFields(&predicate, statement);
   if (statement->kind == RecordKind::kMigrate) ReadMigrateFields(&predicate, statement);
+  if (statement->kind == RecordKind::kDisclose) statement->auditor = predicate.String("auditor");
   predicate.Finish();
 }
 

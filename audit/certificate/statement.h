@@ -1,7 +1,7 @@
 // Statement: what a record of the audit log says, as a plain struct and as canonical JSON bytes.
 //
-// Equation:  an in-toto Statement v1 with predicateType https://lethe.dev/forget/v1, …/certify/v1 or
-//            …/select/v1. Canonical JSON: keys sorted bytewise, no white space, printable ASCII,
+// Equation:  an in-toto Statement v1 with predicateType https://lethe.dev/forget/v1, …/certify/v1,
+//            …/select/v1, …/migrate/v1 or …/disclose/v1. Canonical JSON: keys sorted bytewise, no white space, printable ASCII,
 //            no numbers, no null; u64 = decimal string without leading zero, f64 = 16 hex digits of
 //            the IEEE-754 bits (most significant first), bytes = lowercase hex.
 // Shapes:    digests and commitments are 32 bytes; nonce 16 to 32 bytes.
@@ -37,6 +37,7 @@ inline constexpr char kForgetPredicateType[] = "https://lethe.dev/forget/v1";
 inline constexpr char kCertifyPredicateType[] = "https://lethe.dev/certify/v1";
 inline constexpr char kSelectPredicateType[] = "https://lethe.dev/select/v1";
 inline constexpr char kMigratePredicateType[] = "https://lethe.dev/migrate/v1";
+inline constexpr char kDisclosePredicateType[] = "https://lethe.dev/disclose/v1";
 inline constexpr char kSubjectName[] = "session-state";
 inline constexpr size_t kNonceBytesMin = 16;
 inline constexpr size_t kNonceBytesMax = 32;
@@ -47,13 +48,14 @@ enum class RecordKind {
   kCertify,
   kSelect,   // the reserve keys of the state that the record before certifies were evicted
   kMigrate,  // the session was evaluated again, under another numerics id or on another device kind
+  kDisclose,  // as kCertify; the owner lets a named auditor see the state's content
 };
 
 // True for records of a change that took inputs out of the state.
 inline bool RemovesInputs(RecordKind kind) {
   return kind == RecordKind::kForget || kind == RecordKind::kSelect;
 }
-// "forget", "certify", "select", "migrate".
+// "forget", "certify", "select", "migrate", "disclose".
 absl::string_view RecordKindName(RecordKind kind);
 
 // What happens to tokens derived from forgotten ones (design C4).
@@ -175,6 +177,8 @@ struct Statement {
   CommittedSet derived_kept;
   // Migrate records only, and always: where the session was evaluated before; engine says where it is now.
   std::optional<Arithmetic> migrated_from;
+  // Disclose records only, and always: the credential's name to whose bearer the state was disclosed.
+  std::string auditor;
 };
 
 absl::StatusOr<std::string> WriteStatement(const Statement& statement);

@@ -16,6 +16,8 @@
 namespace lethe::audit {
 namespace {
 
+constexpr size_t kAuditorBytesMax = 63;
+
 absl::Status Invalid(absl::string_view field, absl::string_view want) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": want ", want));
 }
@@ -102,12 +104,30 @@ absl::Status CheckMigrateFields(const Statement& statement) {
   if (!statement.migrated_from.has_value()) return absl::OkStatus();
   LETHE_RETURN_IF_ERROR(CheckText("predicate.from.device", statement.migrated_from->device_kind));
   if (statement.proves_optimality) {
-    return Invalid("predicate.proofs", "P2 in certify records alone");
+    return Invalid("predicate.proofs", "P2 in certify and disclose records alone");
   }
   const bool same = statement.migrated_from->numerics_id == statement.engine.numerics_id &&
                     statement.migrated_from->device_kind == statement.engine.device_kind;
   return same ? Invalid("predicate.from", "another numerics id or device than engine's")
               : absl::OkStatus();
+}
+
+// A credential's name (server/identity): never a person's, so that it may stand in the log for ever.
+absl::Status CheckDiscloseFields(const Statement& statement) {
+  if (statement.kind != RecordKind::kDisclose) {
+    return statement.auditor.empty() ? absl::OkStatus()
+                                     : Invalid("predicate.auditor", "none but in disclose records");
+  }
+  const std::string& name = statement.auditor;
+  const auto is_letter_or_digit = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  const bool ok = !name.empty() && name.size() <= kAuditorBytesMax &&
+                  is_letter_or_digit(name.front()) && is_letter_or_digit(name.back()) &&
+                  std::all_of(name.begin(), name.end(),
+                              [&](char c) { return c == '-' || is_letter_or_digit(c); });
+  return ok ? absl::OkStatus()
+            : Invalid("predicate.auditor", "1 to 63 of a-z, 0-9 and '-', no '-' at an end");
 }
 
 absl::Status CheckForgetFields(const Statement& statement) {
@@ -123,7 +143,7 @@ absl::Status CheckForgetFields(const Statement& statement) {
   }
   LETHE_RETURN_IF_ERROR(CheckSet("predicate.derived.kept", statement.derived_kept));
   if (statement.proves_optimality) {
-    return Invalid("predicate.proofs", "P2 in certify records alone");
+    return Invalid("predicate.proofs", "P2 in certify and disclose records alone");
   }
   if (statement.derived_kept.count > 0 &&
       statement.derived_policy != DerivedPolicy::kKeepAndReport) {
@@ -182,6 +202,7 @@ absl::Status CheckStatementFields(const Statement& statement) {
   LETHE_RETURN_IF_ERROR(CheckLayers(statement));
   LETHE_RETURN_IF_ERROR(CheckMemories(statement));
   LETHE_RETURN_IF_ERROR(CheckMigrateFields(statement));
+  LETHE_RETURN_IF_ERROR(CheckDiscloseFields(statement));
   return CheckForgetFields(statement);
 }
 

@@ -61,7 +61,7 @@ void PrintCertificate(Context& context, const v1::Certificate& certificate,
                          certificate.ref().leaf_index(), " of the audit log"));
   table.Add("files", absl::StrCat(directory, "/: ", absl::StrJoin(files, ", ")));
   if (certificate.opening().empty()) {
-    table.Add("opening", "destroyed by a later Forget; salted values cannot be opened any more");
+    table.Add("opening", "none: a later Forget destroyed it, or it is not for this credential");
   }
   table.Print(context.out());
 }
@@ -131,6 +131,9 @@ void AddCertifyCommands(CLI::App& app, Context& context) {
       "Also the proof bundle (bundle.json). It is content: keys and values of every input");
   certify->add_option("--nonce", options->nonce_hex,
                       "16 to 32 bytes in hex, echoed in the signed statement");
+  certify->add_option("--disclose-to", *options->request.mutable_disclose_to(),
+                      "Also let the auditor of this name see the state's content; the record says "
+                      "so for ever (docs/security.md)");
   certify->add_option("--request-id", *options->request.mutable_request_id(),
                       "A repeat with the same id returns the first answer");
   certify->footer("Example: lethe certify $S --out certificate --bundle");

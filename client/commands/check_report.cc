@@ -193,6 +193,7 @@ void PrintStatement(Context& context, const audit::VerifyReport& report) {
     table.Add("evaluated now", absl::StrCat(statement.engine.device_kind, ", numerics ",
                                             Hex(statement.engine.numerics_id)));
   }
+  if (!statement.auditor.empty()) table.Add("disclosed to", statement.auditor);
   table.Add("retained", FormatCount(static_cast<int64_t>(statement.retained.count), "input"));
   table.Add("proofs",
             absl::StrCat(statement.proves_state ? "state (P1: lethe replay)" : "",

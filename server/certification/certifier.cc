@@ -146,8 +146,11 @@ absl::StatusOr<CertifyReceipt> RecordState(const CertifyCommand& command,
   const audit::StateParts parts = session.StateParts();
   receipt.parts = parts.parts();
   receipt.digest = parts.Digest();
-  audit::RecordDraft draft = StartDraft(trail, audit::RecordKind::kCertify, *entry, command.nonce,
-                                        command.request.request_id);
+  const bool discloses = !command.disclose_to.empty();
+  audit::RecordDraft draft =
+      StartDraft(trail, discloses ? audit::RecordKind::kDisclose : audit::RecordKind::kCertify,
+                 *entry, command.nonce, command.request.request_id);
+  draft.auditor = command.disclose_to;
   draft.digest_after = *receipt.digest;
   draft.retained = RetainedIds(session.inputs());
   draft.proves_optimality = true;

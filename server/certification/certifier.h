@@ -63,6 +63,7 @@ struct CertifyCommand {
   std::string nonce;  // empty: the server draws one
   bool include_bundle = false;
   RequestKey request;
+  std::string disclose_to;  // empty: nobody; else the name of an auditor (disclosure.h)
 };
 
 struct CertifyReceipt {

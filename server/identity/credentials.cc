@@ -17,20 +17,6 @@ namespace lethe {
 namespace {
 
 constexpr size_t kNameMax = 63;
-constexpr absl::string_view kAcceptedName =
-    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit";
-
-bool IsName(absl::string_view text) {
-  const auto is_letter_or_digit = [](char c) {
-    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
-           absl::ascii_isdigit(static_cast<unsigned char>(c));
-  };
-  return !text.empty() && text.size() <= kNameMax && is_letter_or_digit(text.front()) &&
-         is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
-           return c == '-' || is_letter_or_digit(c);
-         });
-}
-
 absl::Status WantError(absl::string_view field, absl::string_view accepted) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": want ", accepted));
 }
@@ -68,8 +54,8 @@ absl::StatusOr<Credential> ParseLine(absl::string_view line) {
     return absl::InvalidArgumentError("want TENANT NAME ROLES EXPIRES SHA256");
   }
   Credential credential;
-  if (!IsName(fields[0])) return WantError("TENANT", kAcceptedName);
-  if (!IsName(fields[1])) return WantError("NAME", kAcceptedName);
+  if (!IsCredentialName(fields[0])) return WantError("TENANT", kAcceptedCredentialName);
+  if (!IsCredentialName(fields[1])) return WantError("NAME", kAcceptedCredentialName);
   credential.principal.tenant = std::string(fields[0]);
   credential.principal.name = std::string(fields[1]);
   LETHE_ASSIGN_OR_RETURN(credential.principal.roles, ParseRoles(fields[2]));
@@ -81,6 +67,17 @@ absl::StatusOr<Credential> ParseLine(absl::string_view line) {
 }
 
 }  // namespace
+
+bool IsCredentialName(absl::string_view text) {
+  const auto is_letter_or_digit = [](char c) {
+    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+           absl::ascii_isdigit(static_cast<unsigned char>(c));
+  };
+  return !text.empty() && text.size() <= kNameMax && is_letter_or_digit(text.front()) &&
+         is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
+           return c == '-' || is_letter_or_digit(c);
+         });
+}
 
 absl::StatusOr<audit::Sha256Digest> ParseFingerprint(absl::string_view text) {
   audit::Sha256Digest digest{};

@@ -39,6 +39,11 @@ struct Credential {
 
 absl::StatusOr<std::vector<Credential>> ParseCredentials(absl::string_view text);
 
+inline constexpr char kAcceptedCredentialName[] =
+    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit";
+// What a tenant or a credential may be called.
+bool IsCredentialName(absl::string_view text);
+
 // 64 hex digits of either case.
 absl::StatusOr<audit::Sha256Digest> ParseFingerprint(absl::string_view text);
 

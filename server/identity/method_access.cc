@@ -14,14 +14,15 @@ constexpr uint8_t kEraser = static_cast<uint8_t>(Role::kEraser);
 constexpr uint8_t kAuditor = static_cast<uint8_t>(Role::kAuditor);
 
 constexpr MethodAccess kTable[] = {
-    // SessionService. Sizes and counts are no content; inputs and digests (which say whether a guess is right) are.
+    // SessionService. Sizes and counts are no content; inputs and digests (which say whether a guess is right) are: an auditor
+    // gets those of a state that its owner disclosed to it (server/certification/disclosure.h).
     {"CreateSession", kUser},
     {"GetSession", kUser | kEraser | kAuditor},
     {"ListSessions", kUser | kEraser | kAuditor},
     {"DeleteSession", kUser},
     {"Append", kUser},
-    {"ListInputs", kUser},
-    {"GetStateDigest", kUser},
+    {"ListInputs", kUser | kAuditor},
+    {"GetStateDigest", kUser | kAuditor},
     {"ExportSession", kUser},
     {"ImportSession", kUser},
     // GenerationService.
@@ -34,7 +35,7 @@ constexpr MethodAccess kTable[] = {
     {"ListSubjectJobs", kEraser | kAuditor},
     {"ListSubjectOutcomes", kEraser},
     {"DeleteSubjectJob", kEraser},
-    // CertificationService. A bundle, and a record's opening, need the user's role besides.
+    // CertificationService. A bundle, and a record's opening, are content too.
     {"Certify", kUser},
     {"ListPartition", kUser},
     {"GetCertificate", kUser | kEraser | kAuditor},
@@ -48,7 +49,7 @@ constexpr MethodAccess kTable[] = {
     {"AppendVectors", kUser},
     {"Read", kUser},
     {"Partition", kUser},
-    {"ListVectors", kUser},
+    {"ListVectors", kUser | kAuditor},
     {"EvictReserve", kUser},
     // ModelService: of no tenant.
     {"ListModels", kAllRoles},
@@ -88,11 +89,6 @@ absl::Status CheckRole(absl::string_view method, const Principal& principal) {
   const uint8_t roles = RolesFor(method);
   if ((principal.roles & roles) != 0) return absl::OkStatus();
   return RoleRequiredError(method, roles);
-}
-
-absl::Status CheckHas(Role role, absl::string_view what, const Principal& principal) {
-  if (principal.Has(role)) return absl::OkStatus();
-  return RoleRequiredError(what, static_cast<uint8_t>(role));
 }
 
 }  // namespace lethe

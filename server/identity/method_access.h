@@ -34,9 +34,6 @@ uint8_t RolesFor(absl::string_view method);
 
 absl::Status CheckRole(absl::string_view method, const Principal& principal);
 
-// For a part of an answer that needs one role more than its call: `what` names the field that asks for it.
-absl::Status CheckHas(Role role, absl::string_view what, const Principal& principal);
-
 }  // namespace lethe
 
 #endif  // LETHE_SERVER_IDENTITY_METHOD_ACCESS_H_

@@ -11,7 +11,7 @@
 namespace lethe {
 namespace {
 
-std::vector<absl::string_view> ValuesOf(const grpc::ServerContext& context, const char* key) {
+std::vector<absl::string_view> ValuesOf(const grpc::ServerContextBase& context, const char* key) {
   std::vector<absl::string_view> values;
   const auto [begin, end] = context.client_metadata().equal_range(key);
   for (auto it = begin; it != end; ++it) {
@@ -36,7 +36,7 @@ std::optional<audit::Sha256Digest> DigestOfPem(absl::string_view pem) {
 
 }  // namespace
 
-CallCredentials CredentialsOf(const grpc::ServerContext& context) {
+CallCredentials CredentialsOf(const grpc::ServerContextBase& context) {
   CallCredentials credentials;
   credentials.authorization = ValuesOf(context, kAuthorizationKey);
   credentials.forwarded = ValuesOf(context, kForwardedCertificateKey);

@@ -17,7 +17,7 @@
 
 namespace lethe {
 
-CallCredentials CredentialsOf(const grpc::ServerContext& context);
+CallCredentials CredentialsOf(const grpc::ServerContextBase& context);
 
 }  // namespace lethe
 

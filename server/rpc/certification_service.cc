@@ -8,7 +8,8 @@
 #include "server/certification/certifier.h"
 #include "server/certification/partition.h"
 #include "server/error/error_info.h"
-#include "server/identity/method_access.h"
+#include "server/identity/credentials.h"
+#include "server/rpc/disclosed_answer.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
@@ -47,8 +48,12 @@ class CertificationService final : public v1::CertificationService::Service {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(CheckNonce(request->nonce()));
       LETHE_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
+      if (!request->disclose_to().empty() && !IsCredentialName(request->disclose_to())) {
+        return InvalidFieldError("disclose_to", kAcceptedCredentialName);
+      }
       const CertifyCommand command{request->nonce(), request->include_bundle(),
-                                   MakeRequestKey(*request, request->request_id())};
+                                   MakeRequestKey(*request, request->request_id()),
+                                   request->disclose_to()};
       LETHE_ASSIGN_OR_RETURN(CertifyReceipt receipt,
                              lethe::Certify(command, call, &core_->scheduler, core_->trail, entry));
       SetCertificate(entry->session_id, receipt.certificate, response->mutable_certificate());
@@ -85,17 +90,18 @@ class CertificationService final : public v1::CertificationService::Service {
                               const v1::GetCertificateRequest* request,
                               v1::GetCertificateResponse* response) override {
     return Serve("GetCertificate", context, core_, [&](const Call& call) -> absl::Status {
-      if (request->include_bundle()) {
-        LETHE_RETURN_IF_ERROR(CheckHas(Role::kUser, "include_bundle", call.principal()));
-      }
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_ASSIGN_OR_RETURN(FetchedCertificate fetched,
                              lethe::GetCertificate(request->seq(), request->include_bundle(), call,
                                                    &core_->scheduler, core_->trail, entry));
-      if (!call.principal().Has(Role::kUser)) fetched.certificate.opening.clear();
+      // With its bundle the record is the present state's, and its opening opens nothing else.
+      if (!call.principal().Has(Role::kUser) && !request->include_bundle()) {
+        fetched.certificate.opening.clear();
+      }
       SetCertificate(entry->session_id, fetched.certificate, response->mutable_certificate());
       response->set_bundle(std::move(fetched.bundle));
-      return absl::OkStatus();
+      return request->include_bundle() ? KeepIfDisclosed(call, *core_, entry.get(), response)
+                                       : absl::OkStatus();
     });
   }
 

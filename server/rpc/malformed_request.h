@@ -20,10 +20,12 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
+#include "server/rpc/server_core.h"
+
 namespace lethe {
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
-MakeMalformedRequestInterceptor();
+MakeMalformedRequestInterceptor(const ServerCore* core);
 
 }  // namespace lethe
 

@@ -8,6 +8,7 @@
 #include "server/certification/partition.h"
 #include "server/certification/selection.h"
 #include "server/error/error_info.h"
+#include "server/rpc/disclosed_answer.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
@@ -137,7 +138,7 @@ class MemoryService final : public v1::MemoryService::Service {
         added->mutable_value()->Add(row.value.begin(), row.value.end());
       }
       response->set_next_page_token(page.next_page_token);
-      return absl::OkStatus();
+      return KeepIfDisclosed(call, *core_, entry.get(), response);
     });
   }
 

@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
   quota.SetMaxThreads(kMaxThreads);
   builder.SetResourceQuota(quota);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(MakeMalformedRequestInterceptor());
+  interceptors.push_back(MakeMalformedRequestInterceptor(core));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (const auto& service : rpc->impl_->services) builder.RegisterService(service.get());
   rpc->impl_->server = builder.BuildAndStart();

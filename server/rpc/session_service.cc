@@ -7,6 +7,7 @@
 #include "kernels/base/status_macros.h"
 #include "lethe/v1/session.grpc.pb.h"
 #include "server/generation/ingest.h"
+#include "server/rpc/disclosed_answer.h"
 #include "server/rpc/grpc_call.h"
 #include "server/rpc/input_listing.h"
 #include "server/rpc/message_conversion.h"
@@ -136,7 +137,8 @@ class SessionService final : public v1::SessionService::Service {
     return Serve("ListInputs", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
       LETHE_RETURN_IF_ERROR(CheckLabel("subject", request->subject()));
-      return ListInputRows(*request, entry.get(), response);
+      LETHE_RETURN_IF_ERROR(ListInputRows(*request, entry.get(), response));
+      return KeepIfDisclosed(call, *core_, entry.get(), response);
     });
   }
 
@@ -145,15 +147,17 @@ class SessionService final : public v1::SessionService::Service {
                               v1::GetStateDigestResponse* response) override {
     return Serve("GetStateDigest", context, core_, [&](const Call& call) -> absl::Status {
       LETHE_ASSIGN_OR_RETURN(const auto entry, FindSession(*core_, call, request->session_id()));
-      FairMutexLock lock(&entry->mutex);
-      LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, core_->scheduler.Acquire(call));
-      LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
-      const audit::StateParts parts = session->StateParts();
-      SetDigest(parts.Digest(),
-                request->include_parts() ? parts.parts() : std::vector<audit::StatePart>(),
-                response->mutable_digest());
-      response->set_num_inputs(session->num_tokens());
-      return absl::OkStatus();
+      {
+        FairMutexLock lock(&entry->mutex);
+        LETHE_ASSIGN_OR_RETURN(const ComputeSlot slot, core_->scheduler.Acquire(call));
+        LETHE_ASSIGN_OR_RETURN(const AnySession* session, entry->LiveSession());
+        const audit::StateParts parts = session->StateParts();
+        SetDigest(parts.Digest(),
+                  request->include_parts() ? parts.parts() : std::vector<audit::StatePart>(),
+                  response->mutable_digest());
+        response->set_num_inputs(session->num_tokens());
+      }
+      return KeepIfDisclosed(call, *core_, entry.get(), response);
     });
   }
 

@@ -162,7 +162,7 @@ absl::Status ReadRecordRef(ByteReader* reader, RecordRef* ref) {
   uint64_t kind = 0;
   LETHE_RETURN_IF_ERROR(reader->U64(&ref->seq));
   LETHE_RETURN_IF_ERROR(
-      ReadUpTo(reader, static_cast<uint64_t>(audit::RecordKind::kMigrate), &kind));
+      ReadUpTo(reader, static_cast<uint64_t>(audit::RecordKind::kDisclose), &kind));
   ref->kind = static_cast<audit::RecordKind>(kind);
   LETHE_RETURN_IF_ERROR(ReadDigest(reader, &ref->leaf_hash));
   LETHE_RETURN_IF_ERROR(reader->U64(&ref->mark.epoch));

@@ -33,6 +33,7 @@ IdentityServer::IdentityServer() {
       all_tokens += TokenLine(tenant + "-" + role, tenant, role);
     }
     all_tokens += TokenLine(tenant + "-all", tenant, "user,eraser,auditor,operator");
+    all_tokens += TokenLine(tenant + "-auditor-2", tenant, "auditor");
     all_tokens += TokenLine(tenant + "-old", tenant, "user", "2020-01-01T00:00:00Z");
   }
   ReplaceFile(tokens_path, all_tokens + TokenLine("a-revoked", "a", "user"));
@@ -56,14 +57,20 @@ grpc::Status IdentityServer::Call(const std::string& method,
                                   const google::protobuf::Message& request,
                                   const CallMetadata& metadata,
                                   google::protobuf::Message* response) {
+  return CallBytes(method, request.SerializeAsString(), metadata, response);
+}
+
+grpc::Status IdentityServer::CallBytes(const std::string& method, const std::string& bytes,
+                                       const CallMetadata& metadata,
+                                       google::protobuf::Message* response) {
   grpc::GenericStub stub(channel);
   Context context;
   for (const auto& [key, value] : metadata) context.AddMetadata(key, value);
-  const grpc::Slice slice(request.SerializeAsString());
-  const grpc::ByteBuffer bytes(&slice, 1);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
   grpc::ByteBuffer answer;
   grpc::CompletionQueue queue;
-  const auto call = stub.PrepareUnaryCall(&context, method, bytes, &queue);
+  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
   call->StartCall();
   grpc::Status status;
   call->Finish(&answer, &status, nullptr);

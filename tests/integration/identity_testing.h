@@ -1,6 +1,7 @@
 // IdentityServer: a whole server in this process that asks for credentials, with tokens of two tenants.
 //
-// Tenants a and b; for each role a token of its own ("a-user"), all roles in one ("a-all"), and one that has expired ("a-old").
+// Tenants a and b; for each role a token of its own ("a-user"), a second auditor ("a-auditor-2"), all roles in one ("a-all"), and one that has
+// expired ("a-old").
 // A token is its name, which no real one would be.
 //
 // Threads: compatible.
@@ -30,9 +31,12 @@ struct IdentityServer {
   IdentityServer();
   ~IdentityServer();
 
-  // A unary call of these bytes, or the first and last message of a stream's call.
+  // A unary call, or the first and last message of a stream's call.
   grpc::Status Call(const std::string& method, const google::protobuf::Message& request,
                     const CallMetadata& metadata, google::protobuf::Message* response = nullptr);
+  grpc::Status CallBytes(const std::string& method, const std::string& bytes,
+                         const CallMetadata& metadata,
+                         google::protobuf::Message* response = nullptr);
   static CallMetadata With(const std::string& token) {
     return {{"authorization", "Bearer " + token}};
   }
