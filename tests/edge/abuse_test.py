@@ -3,7 +3,7 @@ another tenant's calls succeed, and the server and the edge live and stay under 
 Method: real programs on loopback; the attacker is a process of its own with a client certificate of its own, the other tenant calls
 and streams all the while. The edge has one thread, so the two share it: the worst case. With --long each attack runs longer, and the
 other tenant's 99th percentiles are held to twice those beside a process that merely burns a processor, as every attacker does here; that
-wants a machine that does nothing else. A slow reader's streams compute until the buffers on their way are full: till then it is a tenant with
+wants a machine that does nothing else, so what exceeds it is measured again, twice at most, with its baseline. A slow reader's streams compute until the buffers on their way are full: till then it is a tenant with
 its share of the processor, which may take others three times as long, afterwards it must cost nothing. Figures are printed.
 """
 import json
@@ -87,21 +87,27 @@ class AbuseTest(unittest.TestCase):
         self.assertLess(edge, EDGE_CAP_MIB)
 
     def test_other_tenants_are_served_during_every_attack(self):
-        baseline, counts = self.attacked("burn")
         print()
-        self.report("burn (baseline)", baseline, counts)
+        self.measure("burn")
         for name in attacks.ATTACKS:
             with self.subTest(attack=name):
-                seen, counts = self.attacked(name)
-                self.report(name, seen, counts)
-                self.assertGreater(counts["connections"], 0, "the attack never began")
+                seen = self.measure(name)
                 if world.LONG:
-                    self.hold(seen, baseline, SHARED if name == "slow_read" else ALLOWED)
+                    self.hold(seen, lambda name=name: self.measure(name), SHARED if name == "slow_read" else ALLOWED)
         if world.LONG:
             with self.subTest(attack="slow_read, once its buffers are full"):
-                self.held_up_reader(baseline)
+                self.hold(self.held_up_reader(), self.held_up_reader, ALLOWED)
 
-    def held_up_reader(self, baseline):
+    def measure(self, name):
+        seen, counts = self.attacked(name)
+        self.report(name, seen, counts)
+        if name == "burn":
+            type(self).baseline = seen
+        else:
+            self.assertGreater(counts["connections"], 0, "the attack never began")
+        return seen
+
+    def held_up_reader(self):
         with self.begin("few_slow_reads", 1000) as attacker:
             try:
                 time.sleep(1)
@@ -112,7 +118,7 @@ class AbuseTest(unittest.TestCase):
             finally:
                 attacker.terminate()
         self.report("slow_read, buffers full", seen, {})
-        self.hold(seen, baseline, ALLOWED)
+        return seen
 
     def work_of_server(self, seconds):
         """Processor seconds that it takes in so long."""
@@ -120,9 +126,17 @@ class AbuseTest(unittest.TestCase):
         time.sleep(seconds)
         return self.world.server.processor_seconds() - before
 
-    def hold(self, seen, baseline, times):
-        for before, during in zip(baseline, seen):
-            self.assertLess(percentile(during, 99), times * percentile(before, 99))
+    def hold(self, seen, again, times):
+        """What the other tenant saw was not much worse than beside `burn`."""
+        for _ in range(2):
+            if self.ratio(seen) < times:
+                return
+            self.measure("burn")
+            seen = again()
+        self.assertLess(self.ratio(seen), times)
+
+    def ratio(self, seen):
+        return max(percentile(during, 99) / percentile(before, 99) for before, during in zip(self.baseline, seen))
 
     def test_a_tenant_beyond_its_rate_is_told_so_and_others_are_not(self):
         target = attacks.Target("mallory", self.world.edge_port, self.world.certificates, world.PATIENCE)
