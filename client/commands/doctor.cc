@@ -120,9 +120,16 @@ Finding CheckServer(Context& context) {
   const absl::StatusOr<Client*> client = context.client();
   absl::StatusOr<v1::ListModelsResponse> models = absl::UnavailableError("");
   if (client.ok()) models = (*client)->ListModels(v1::ListModelsRequest());
+  const bool refused =
+      absl::IsUnauthenticated(models.status()) || absl::IsPermissionDenied(models.status());
+  if (refused) {
+    return {Verdict::kGood, "server",
+            absl::StrCat("answers at ", context.options().server, ", and wants other credentials"),
+            ""};
+  }
   if (!models.ok()) {
     return {Verdict::kNote, "server", absl::StrCat("none answers at ", context.options().server),
-            "start lethe-server, or name its address with --server"};
+            "start lethe-server, or name its address with --server (with TLS: --tls-ca)"};
   }
   return {Verdict::kGood, "server",
           absl::StrCat("answers at ", context.options().server, ", ",

@@ -50,7 +50,8 @@ Finding CheckPort(const std::string& address) {
     case 0:
       return {Verdict::kGood, "port", absl::StrCat(address, " is free"), ""};
     case EADDRINUSE:
-      finding.found = absl::StrCat(address, " is taken by another program");
+      finding.found =
+          absl::StrCat(address, " is taken by another program, or by a server that speaks TLS");
       finding.remedy = "end it (ss -ltnp says which it is), or give lethe-server another --listen";
       return finding;
     case EACCES:

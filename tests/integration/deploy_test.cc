@@ -55,7 +55,9 @@ class DeployTest : public ::testing::Test {
                                       {"/usr/share/lethe/models/", models},
                                       {"/var/lib/lethe-ledger", Path("ledger")},
                                       {"/var/lib/lethe", Path("data")},
-                                      {"/etc/lethe/lethe-server.conf", Path("lethe-server.conf")}});
+                                      {"/etc/lethe/lethe-server.conf", Path("lethe-server.conf")},
+                                      // Another program may hold the port of the test's machine.
+                                      {"127.0.0.1:7070", "127.0.0.1:0"}});
   }
   // The server reads these options, and what is stored, and ends.
   ShellRun Check(const std::string& options) const {
@@ -118,7 +120,7 @@ TEST_F(DeployTest, TheServiceConfigurationIsTheServers) {
   Put("lethe-server.conf", Moved(Read("deploy/systemd/lethe-server.conf")));
   const ShellRun good = Check("--config /etc/lethe/lethe-server.conf");
   EXPECT_EQ(good.exit_code, 0) << good.output;
-  EXPECT_THAT(good.output, HasSubstr("0 sessions, 0 damaged"));
+  EXPECT_THAT(good.output, HasSubstr("the configuration is valid"));
   Put("lethe-server.conf", Moved(Read("deploy/systemd/lethe-server.conf") + "no-such = 1\n"));
   const ShellRun bad = Check("--config /etc/lethe/lethe-server.conf");
   EXPECT_EQ(bad.exit_code, 2);
