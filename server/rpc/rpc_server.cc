@@ -33,8 +33,9 @@ constexpr const char* kServiceNames[] = {
     "lethe.v1.CertificationService", "lethe.v1.AuditService",      "lethe.v1.ModelService",
     "lethe.v1.MemoryService"};
 
-// The synchronous API takes one thread for each running call; a Generate has one more to send.
-constexpr int kMaxThreads = 512;
+// The synchronous API takes one thread for each call that runs or waits (a Generate has one more to send): beside the streams that
+// there may be, so many for others. Beyond them gRPC refuses by itself.
+constexpr int kOtherCalls = 256;
 constexpr int kMaxStreamsPerConnection = 256;
 // What calls get to notice that they were told to stop, before they are cancelled.
 constexpr std::chrono::seconds kStopGrace{2};
@@ -112,7 +113,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(ServerCore* core,
       &port);
   SetConnectionOptions(options, &builder);
   grpc::ResourceQuota quota("lethe-server");
-  quota.SetMaxThreads(kMaxThreads);
+  quota.SetMaxThreads(static_cast<int>(core->limits.streams + core->limits.queue) + kOtherCalls);
   builder.SetResourceQuota(quota);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeMalformedRequestInterceptor());

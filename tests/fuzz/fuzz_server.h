@@ -18,12 +18,10 @@
 #include <grpcpp/support/status.h>
 
 #include "tests/audit/temp_directory.h"
+#include "tests/fuzz/fuzz_call.h"
 #include "tests/integration/server_testing.h"
 
 namespace lethe::fuzz {
-
-// No input of a target and no name in the API holds it by chance: what a base session was told.
-inline constexpr char kContentCanary[] = "zelvim qo71";
 
 inline constexpr char kExportKey[] = "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk";
 

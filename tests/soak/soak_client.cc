@@ -78,7 +78,7 @@ void SoakClient::Append() {
   v1::AppendRequest request;
   request.set_session_id(session_id_);
   request.mutable_input()->set_text(
-      absl::StrCat("told ", canary.text(), std::string(Draw(20), '.')));
+      absl::StrCat("told ", canary.text(), std::string(static_cast<size_t>(Draw(20)), '.')));
   request.set_subject(label);
   request.set_request_id(NewRequestId());
   // An answer that came too late is fetched by the same request.
