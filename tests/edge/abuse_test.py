@@ -20,7 +20,7 @@ import world
 import grpc
 
 SECONDS = 8 if world.LONG else 0.4    # of each attack
-SERVER_CAP_MIB = 2048                  # 70 at rest; 16 streams of 5,000 tokens and more, each on a fork, hold 1,100
+SERVER_CAP_MIB = 2048                  # 70 at rest; 16 streams of 5,000 tokens and more, each on a fork, hold 1,200
 EDGE_CAP_MIB = 100                     # 20 at rest
 ALLOWED = 2                            # times the baseline
 SHARED = 3                             # where the attacker has work done that is its own

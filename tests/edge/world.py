@@ -68,7 +68,9 @@ class Process:
     def __init__(self, arguments, log, environment=None):
         self.log = log
         with open(log, "wb") as out:
-            self.popen = subprocess.Popen([str(a) for a in arguments], stdout=out, stderr=subprocess.STDOUT,
+            # A test that is killed takes its programs along.
+            wrapped = ["setpriv", "--pdeathsig", "KILL", "--", *(str(a) for a in arguments)]
+            self.popen = subprocess.Popen(wrapped, stdout=out, stderr=subprocess.STDOUT,
                                           env={**os.environ, **(environment or {})})
 
     def alive(self):
