@@ -61,7 +61,7 @@ void PrintCertificate(Context& context, const v1::Certificate& certificate,
                          certificate.ref().leaf_index(), " of the audit log"));
   table.Add("files", absl::StrCat(directory, "/: ", absl::StrJoin(files, ", ")));
   if (certificate.opening().empty()) {
-    table.Add("opening", "none: a later Forget destroyed it, or it is not for this credential");
+    table.Add("opening", "none: destroyed by a later Forget, or not for this credential");
   }
   table.Print(context.out());
 }
