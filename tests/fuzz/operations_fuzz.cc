@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <map>
+#include <list>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,7 +33,7 @@ struct Row {
   int32_t vocab_id = 0;
   std::string label;
   bool generated = false;
-  bool derived = false;  // kept although what it was drawn from is gone
+  bool derived = false;  // drawn from what is gone, or from what is so derived
 };
 using History = std::vector<Row>;
 
@@ -50,7 +50,7 @@ class Story {
   void Compare();
 
  private:
-  using Session = std::map<std::string, History>::value_type;
+  using Session = std::pair<std::string, History>;  // by its id
 
   Session* Pick(FuzzBytes* bytes) {
     auto session = sessions_.begin();
@@ -58,7 +58,7 @@ class Story {
     return &*session;
   }
   std::string NewRequestId() { return absl::StrCat("request-", ++num_requests_); }
-  void Create() { sessions_[server_->NewEmptySession()]; }
+  void Create() { sessions_.emplace_back(server_->NewEmptySession(), History()); }
   void Append(Session* session, FuzzBytes* bytes);
   void Generate(Session* session, FuzzBytes* bytes);
   void Forget(Session* session, FuzzBytes* bytes);
@@ -69,7 +69,8 @@ class Story {
   void CompareInputs(const Session& session);
 
   FuzzServer* const server_;
-  std::map<std::string, History> sessions_;
+  // In the order of their creation: ids are random, and equal bytes are to be equal stories.
+  std::list<Session> sessions_;
   int num_requests_ = 0;
 };
 
@@ -185,6 +186,8 @@ void Story::Generate(Session* session, FuzzBytes* bytes) {
                                             {request.SerializeAsString()}, &replies);
   LETHE_CHECK(status.ok());
   if (!request.remember()) return;
+  const bool derived =
+      !RanksWhere(session->second, [](const Row& row) { return row.derived; }).empty();
   for (const std::string& reply : replies) {
     v1::GenerateResponse event;
     LETHE_CHECK(event.ParseFromString(reply));
@@ -194,7 +197,8 @@ void Story::Generate(Session* session, FuzzBytes* bytes) {
           {token_id++, static_cast<uint8_t>(prompt[i]), request.subject(), false});
     }
     for (const v1::GeneratedToken& token : event.delta().tokens()) {
-      session->second.push_back({token.token_id(), token.vocab_id(), request.subject(), true});
+      session->second.push_back(
+          {token.token_id(), token.vocab_id(), request.subject(), true, derived});
     }
   }
 }
@@ -273,7 +277,11 @@ void Story::Move(Session* session, bool in_place) {
     LETHE_CHECK(in_place || inputs[i].token_id() == history[i].token_id);
     history[i].token_id = inputs[i].token_id();
   }
-  sessions_[id] = std::move(history);
+  if (in_place) {
+    session->second = std::move(history);
+  } else {
+    sessions_.emplace_back(id, std::move(history));
+  }
 }
 
 void Story::Delete(Session* session) {
@@ -283,7 +291,7 @@ void Story::Delete(Session* session) {
   LETHE_CHECK(server_->Ask("SessionService", "DeleteSession", request, &response).ok());
   LETHE_CHECK(response.num_inputs() == static_cast<int64_t>(session->second.size()));
   LETHE_CHECK(server_->Digest(session->first).empty());
-  sessions_.erase(session->first);
+  sessions_.remove_if([session](const Session& each) { return &each == session; });
   if (sessions_.empty()) Create();
 }
 
