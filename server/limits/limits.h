@@ -29,7 +29,7 @@ struct Limits {
   int64_t queue = 256;         // streams that wait until they may run
   int64_t queue_seconds = 30;  // that one waits
   // Of each tenant.
-  int64_t tenant_streams = 64;                 // that run at once
+  int64_t tenant_streams = 16;                 // that run at once
   int64_t tenant_calls = 256;                  // that run or wait at once
   int64_t tenant_requests_per_second = 2'000;  // after a burst of twice as many; 0: no limit
   int64_t tenant_sessions = 0;                 // 0: as many as the server holds

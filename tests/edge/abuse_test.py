@@ -32,8 +32,7 @@ class AbuseTest(unittest.TestCase):
     def setUpClass(cls):
         cls.world = world.World("haproxy", clients=["alice", "mallory", *(name.replace("_", "-") for name in
                                                                                     [*attacks.ATTACKS, *attacks.OTHERS])],
-                                environment={"LETHE_EDGE_THREADS": "1"}, identities=True,
-                                server_options=["--tenant-streams", "16"] if world.knows("--tenant-streams") else [])
+                                environment={"LETHE_EDGE_THREADS": "1"}, identities=True)
         cls.world.__enter__()
         cls.addClassCleanup(cls.world.__exit__)
         cls.channel = cls.world.channel()
