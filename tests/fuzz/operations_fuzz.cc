@@ -33,7 +33,8 @@ struct Row {
   int32_t vocab_id = 0;
   std::string label;
   bool generated = false;
-  bool derived = false;  // kept although what it was drawn from is gone
+  bool derived =
+      false;  // kept although what it was drawn from is gone, or drawn from what is so kept
 };
 using History = std::vector<Row>;
 
@@ -185,6 +186,8 @@ void Story::Generate(Session* session, FuzzBytes* bytes) {
                                             {request.SerializeAsString()}, &replies);
   LETHE_CHECK(status.ok());
   if (!request.remember()) return;
+  const bool from_derived =
+      !RanksWhere(session->second, [](const Row& row) { return row.derived; }).empty();
   for (const std::string& reply : replies) {
     v1::GenerateResponse event;
     LETHE_CHECK(event.ParseFromString(reply));
@@ -194,7 +197,8 @@ void Story::Generate(Session* session, FuzzBytes* bytes) {
           {token_id++, static_cast<uint8_t>(prompt[i]), request.subject(), false});
     }
     for (const v1::GeneratedToken& token : event.delta().tokens()) {
-      session->second.push_back({token.token_id(), token.vocab_id(), request.subject(), true});
+      session->second.push_back(
+          {token.token_id(), token.vocab_id(), request.subject(), true, from_derived});
     }
   }
 }
