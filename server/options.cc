@@ -154,7 +154,9 @@ std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
     return "--config: cannot read the file";
   }
   if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) {
-    return "--config: " + sentence.substr(sentence.rfind(':') + 1) + ": there is no such option";
+    const std::string unknown = "INI was not able to parse ";
+    if (sentence.rfind(unknown, 0) != 0) return "--config: " + sentence;
+    return "--config: there is no option " + sentence.substr(unknown.size());
   }
   // "--data: 1 required DIR missing".
   const size_t missing = sentence.find(": 1 required ");

@@ -208,8 +208,7 @@ TEST(ServerOptionsTest, AMisspeltNameInAConfigurationFileIsNoDefault) {
   std::ofstream(path) << "model = a\nmax-sesions = 3\n";
   const Parsed parsed = Parse({"--config", path.c_str()});
   EXPECT_EQ(parsed.code, 2);
-  EXPECT_THAT(parsed.err, HasSubstr("--config: ")) << parsed.err;
-  EXPECT_THAT(parsed.err, HasSubstr("max-sesions"));
+  EXPECT_THAT(parsed.err, HasSubstr("lethe-server: --config: there is no option max-sesions (try"));
   std::remove(path.c_str());
 }
 
