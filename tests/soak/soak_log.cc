@@ -39,6 +39,7 @@ const std::vector<Refusal> kRefusals = {
     {StatusCode::ALREADY_EXISTS, "REQUEST_FORGOTTEN", "a repeat of what a Forget removed"},
     {StatusCode::NOT_FOUND, "INPUT_NOT_FOUND", "nothing of the label is retained"},
     {StatusCode::FAILED_PRECONDITION, "EMPTY_SESSION", "nothing is retained"},
+    {StatusCode::RESOURCE_EXHAUSTED, "QUEUE_WAIT", "a stream waited for its turn for too long"},
 };
 
 bool SoakLog::Accept(const char* operation, const grpc::Status& status) {
