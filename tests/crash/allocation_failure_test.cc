@@ -5,6 +5,7 @@
 #include <csignal>
 #include <iostream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -80,24 +81,28 @@ Starved StarveEvery(const CrashCase& test, int64_t first, int64_t stride, bool f
   return starved;
 }
 
-class AllocationFailureTest : public ::testing::TestWithParam<CaseKind> {};
+// An operation, and whether allocations fail from the n-th on for ever.
+class AllocationFailureTest : public ::testing::TestWithParam<std::tuple<CaseKind, bool>> {};
 
 TEST_P(AllocationFailureTest, NoMissingMemoryLosesOrInventsAnything) {
-  // A rotation's 80 children take two minutes, a Forget's every allocation seven.
-  const bool is_rotation =
-      GetParam() == CaseKind::kRotateRecordKey || GetParam() == CaseKind::kRotateLogKey;
+  const auto [kind, for_ever] = GetParam();
+  // 80 children of a rotation take two minutes.
+  const bool is_rotation = kind == CaseKind::kRotateRecordKey || kind == CaseKind::kRotateLogKey;
   if (is_rotation && !IsLongTest()) GTEST_SKIP() << "with --long";
-  const CrashCase test(GetParam());
-  for (const bool for_ever : {false, true}) {
-    const Starved starved = StarveEvery(test, 1, IsLongTest() ? 1 : 97, for_ever);
-    EXPECT_THAT(starved.complaints, IsEmpty()) << test.step().name;
-    std::cout << test.step().name << (for_ever ? " for ever: " : " once: ") << starved.num_runs
-              << " runs, " << starved.num_ended << " ended the process\n";
-  }
+  const CrashCase test(kind);
+  const bool is_swept = kind == CaseKind::kForget || IsLongTest();
+  const Starved starved = StarveEvery(test, 1, is_swept ? 1 : 97, for_ever);
+  EXPECT_THAT(starved.complaints, IsEmpty()) << test.step().name;
+  std::cout << test.step().name << (for_ever ? " for ever: " : " once: ") << starved.num_runs
+            << " runs, " << starved.num_ended << " ended the process\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Operations, AllocationFailureTest, ::testing::ValuesIn(kAllCases),
-                         [](const auto& test) { return CaseName(test.param); });
+INSTANTIATE_TEST_SUITE_P(Operations, AllocationFailureTest,
+                         ::testing::Combine(::testing::ValuesIn(kAllCases), ::testing::Bool()),
+                         [](const auto& test) {
+                           return CaseName(std::get<0>(test.param)) +
+                                  (std::get<1>(test.param) ? "ForEver" : "Once");
+                         });
 
 }  // namespace
 }  // namespace lethe::testing
