@@ -159,18 +159,9 @@ _lethe() {
 complete -o default -F _lethe lethe
 )";
 
-std::string BashScript(const std::vector<Place>& places) {
-  std::string script =
-      "# bash completion for lethe, made by: lethe completion bash\n"
-      "_lethe_place() {\n  words='' options='' valued=''\n  case $1 in\n";
-  for (const Place& place : places) {
-    absl::StrAppend(&script, "    ", ShellText(place.command), ")\n      words='",
-                    Names(place.words), "'\n      options='", Names(place.options),
-                    "'\n      valued='", absl::StrJoin(place.valued, " "), "' ;;\n");
-  }
-  absl::StrAppend(&script, "  esac\n}\n_lethe_choices() {\n  case $1 in\n", ChoiceCases(places),
-                  kBash);
-  return script;
+std::string BashPlace(const Place& place) {
+  return absl::StrCat("words='", Names(place.words), "'\n      options='", Names(place.options),
+                      "'\n      valued='", absl::StrJoin(place.valued, " "), "'");
 }
 
 constexpr char kZsh[] = R"(  esac
@@ -208,18 +199,38 @@ _lethe() {
 if [[ ${funcstack[1]} == _lethe ]]; then _lethe "$@"; else compdef _lethe lethe; fi
 )";
 
-std::string ZshScript(const std::vector<Place>& places) {
-  std::string script =
-      "#compdef lethe\n# zsh completion for lethe, made by: lethe completion zsh\n"
-      "_lethe_place() {\n  lethe_words=() lethe_options=() valued=()\n  case $1 in\n";
+std::string ZshPlace(const Place& place) {
+  return absl::StrCat("lethe_words=(", Described(place.words), ")\n      lethe_options=(",
+                      Described(place.options), ")\n      valued=(",
+                      absl::StrJoin(place.valued, " "), ")");
+}
+
+// What the shells have in common: a case for each place, a case for each option's choices, and the function behind them.
+std::string Script(const std::vector<Place>& places, absl::string_view head,
+                   std::string (*text_of)(const Place&), absl::string_view tail) {
+  std::string script(head);
+  absl::StrAppend(&script, "  case $1 in\n");
   for (const Place& place : places) {
-    absl::StrAppend(&script, "    ", ShellText(place.command), ")\n      lethe_words=(",
-                    Described(place.words), ")\n      lethe_options=(", Described(place.options),
-                    ")\n      valued=(", absl::StrJoin(place.valued, " "), ") ;;\n");
+    absl::StrAppend(&script, "    ", ShellText(place.command), ")\n      ", text_of(place),
+                    " ;;\n");
   }
   absl::StrAppend(&script, "  esac\n}\n_lethe_choices() {\n  case $1 in\n", ChoiceCases(places),
-                  kZsh);
+                  tail);
   return script;
+}
+
+std::string BashScript(const std::vector<Place>& places) {
+  return Script(places,
+                "# bash completion for lethe, made by: lethe completion bash\n"
+                "_lethe_place() {\n  words='' options='' valued=''\n",
+                BashPlace, kBash);
+}
+
+std::string ZshScript(const std::vector<Place>& places) {
+  return Script(places,
+                "#compdef lethe\n# zsh completion for lethe, made by: lethe completion zsh\n"
+                "_lethe_place() {\n  lethe_words=() lethe_options=() valued=()\n",
+                ZshPlace, kZsh);
 }
 
 }  // namespace
