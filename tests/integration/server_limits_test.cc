@@ -80,6 +80,13 @@ class ServerLimitsTest : public ::testing::Test {
     long_model_ = model->config().name;
     ASSERT_TRUE(server_->core.models.Add(model).ok());
   }
+  // A stream that runs: its first event was read.
+  Reader HoldStream(Context* context, const v1::GenerateRequest& request) {
+    Reader reader = narrow_->generation->Generate(context, request);
+    v1::GenerateResponse event;
+    EXPECT_TRUE(reader->Read(&event));
+    return reader;
+  }
   grpc::Status Append(const std::string& text) {
     Context context;
     v1::AppendRequest request;
@@ -209,9 +216,7 @@ TEST_F(ServerLimitsTest, StreamsWaitAndTheQueueIsBounded) {
   Start(limits);
   AddLongModel();
   Context holder;
-  const Reader held = narrow_->generation->Generate(&holder, LongRequest());
-  v1::GenerateResponse event;
-  ASSERT_TRUE(held->Read(&event));
+  const Reader held = HoldStream(&holder, LongRequest());
   grpc::Status waited;
   std::thread waiter([&] { waited = Generate(Request(session_id_, "abc", 2)); });
   while (NumWaiting() == 0) std::this_thread::yield();
@@ -235,15 +240,14 @@ TEST_F(ServerLimitsTest, CancelOfAQueuedStreamLeavesTheRunningOneAlone) {
   Context holder;
   v1::GenerateRequest request = LongRequest();
   request.mutable_output()->set_max_tokens(2'000);
-  const Reader held = narrow_->generation->Generate(&holder, request);
-  v1::GenerateResponse event;
-  ASSERT_TRUE(held->Read(&event));
+  const Reader held = HoldStream(&holder, request);
   Context gone;
   const Reader queued = server_->stubs->generation->Generate(&gone, Request(session_id_, "abc", 2));
   while (NumWaiting() == 0) std::this_thread::yield();
   gone.TryCancel();
   EXPECT_EQ(Finish(queued).error_code(), StatusCode::CANCELLED);
   while (NumWaiting() > 0) std::this_thread::yield();
+  v1::GenerateResponse event;
   while (held->Read(&event)) {
   }
   ASSERT_RPC_OK(held->Finish());
@@ -257,9 +261,7 @@ TEST_F(ServerLimitsTest, ShutdownSendsAwayWhoWaits) {
   Start(limits);
   AddLongModel();
   Context holder;
-  const Reader held = narrow_->generation->Generate(&holder, LongRequest());
-  v1::GenerateResponse event;
-  ASSERT_TRUE(held->Read(&event));
+  const Reader held = HoldStream(&holder, LongRequest());
   grpc::Status waited;
   std::thread waiter([&] { waited = Generate(Request(session_id_, "abc", 2)); });
   while (NumWaiting() == 0) std::this_thread::yield();
@@ -267,6 +269,7 @@ TEST_F(ServerLimitsTest, ShutdownSendsAwayWhoWaits) {
   waiter.join();
   EXPECT_THAT(waited, IsError(StatusCode::UNAVAILABLE, "SHUTTING_DOWN", ""));
   // The stream that ran goes on until its client has enough.
+  v1::GenerateResponse event;
   ASSERT_TRUE(held->Read(&event));
   holder.TryCancel();
   Finish(held);
