@@ -8,23 +8,14 @@
 Ends with 0 when everything it says about itself held.
 """
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import grpc
 
+from stubs import generate_stubs
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROTO = ROOT / "proto"
-
-
-def generate_stubs(folder):
-    """Compiles proto/lethe/v1 to Python. An application does this once and keeps the result."""
-    files = sorted(str(path) for path in (PROTO / "lethe/v1").glob("*.proto"))
-    plugin = "/usr/bin/grpc_python_plugin"
-    subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={folder}", f"--grpc_out={folder}",
-                    f"--plugin=protoc-gen-grpc={plugin}", *files], check=True)
-    sys.path.insert(0, folder)
 
 
 def render(message):

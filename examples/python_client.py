@@ -11,23 +11,15 @@ needs TLS. Ends with 0 when the story came out as told.
 """
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import grpc
 
+from stubs import generate_stubs
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROTO = ROOT / "proto"
 QUERY = b"[Query] Patient Kalo-17 takes"
-
-
-def generate_stubs(folder):
-    """Compiles proto/lethe/v1 to Python. An application does this once and keeps the result."""
-    files = sorted(str(path) for path in (PROTO / "lethe/v1").glob("*.proto"))
-    subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={folder}", f"--grpc_out={folder}",
-                    "--plugin=protoc-gen-grpc=/usr/bin/grpc_python_plugin", *files], check=True)
-    sys.path.insert(0, folder)
 
 
 def open_channel(address):

@@ -7,28 +7,18 @@
 
 Ends with 0 when everything it says about itself held.
 """
-import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 
 import grpc
 
-PROTO = pathlib.Path(__file__).resolve().parent.parent / "proto"
+from stubs import generate_stubs
+
 KEY_DIM = 3    # heart rate, blood pressure, temperature, each scaled to about 1
 VALUE_DIM = 1  # what we want back for a query: hours to discharge
 ROWS = 40      # of each patient
 PATIENTS = {"patient-3": 0.0, "patient-17": 2.0, "patient-52": 0.5}  # offsets from the healthy mean
-
-
-def generate_stubs(folder):
-    """Compiles proto/lethe/v1 to Python. An application does this once and keeps the result."""
-    files = sorted(str(path) for path in (PROTO / "lethe/v1").glob("*.proto"))
-    plugin = "/usr/bin/grpc_python_plugin"
-    subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={folder}", f"--grpc_out={folder}",
-                    f"--plugin=protoc-gen-grpc={plugin}", *files], check=True)
-    sys.path.insert(0, folder)
 
 
 def matrix(rows):
