@@ -14,13 +14,6 @@ namespace {
 constexpr absl::string_view kScheme = "bearer ";
 constexpr size_t kTokenBytesMax = 256;
 
-absl::Status UnauthenticatedError() {
-  return WithErrorInfo(
-      absl::UnauthenticatedError("the call has no valid credential: want `authorization: Bearer "
-                                 "TOKEN` in its metadata, or a client certificate that is known"),
-      {"UNAUTHENTICATED", {}});
-}
-
 std::optional<Principal> Find(CredentialFile* file, const audit::Sha256Digest& digest,
                               int64_t now_s) {
   if (file == nullptr) return std::nullopt;
@@ -31,6 +24,13 @@ std::optional<Principal> Find(CredentialFile* file, const audit::Sha256Digest& d
 }
 
 }  // namespace
+
+absl::Status UnauthenticatedError() {
+  return WithErrorInfo(
+      absl::UnauthenticatedError("the call has no valid credential: want `authorization: Bearer "
+                                 "TOKEN` in its metadata, or a client certificate that is known"),
+      {"UNAUTHENTICATED", {}});
+}
 
 absl::StatusOr<std::unique_ptr<Authenticator>> Authenticator::Open(
     const AuthenticatorOptions& options, std::function<int64_t()> now_s) {

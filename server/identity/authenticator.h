@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -41,6 +42,9 @@ struct CallCredentials {
   std::vector<absl::string_view> forwarded;
   std::optional<audit::Sha256Digest> certificate;  // that the connection proved to have
 };
+
+// The one refusal of a call without a valid credential.
+absl::Status UnauthenticatedError();
 
 struct AuthenticatorOptions {
   std::string tokens_path;        // empty: no token is known

@@ -70,14 +70,26 @@ GrpcCall::~GrpcCall() {
   bell_->context = nullptr;
 }
 
+absl::StatusOr<Principal> GrpcCall::Authenticate() const {
+  if (core_->authenticator == nullptr) return LocalPrincipal();
+  return core_->authenticator->Authenticate(CredentialsOf(*context_));
+}
+
 absl::Status GrpcCall::Admit(const char* method) {
-  if (core_->authenticator == nullptr) {
-    principal_ = LocalPrincipal();
-  } else {
-    LETHE_ASSIGN_OR_RETURN(principal_,
-                           core_->authenticator->Authenticate(CredentialsOf(*context_)));
-  }
+  method_ = method;
+  LETHE_ASSIGN_OR_RETURN(principal_, Authenticate());
+  next_identity_look_.store(std::chrono::steady_clock::now() + core_->identity_interval);
   return CheckRole(method, principal_);
+}
+
+absl::Status GrpcCall::CheckStillAdmitted(SteadyTime now) const {
+  if (core_->authenticator == nullptr || now < next_identity_look_.load()) return absl::OkStatus();
+  LETHE_ASSIGN_OR_RETURN(const Principal principal, Authenticate());
+  // The same credential may be another tenant's by now; the session that runs is not.
+  if (principal.tenant != principal_.tenant) return UnauthenticatedError();
+  LETHE_RETURN_IF_ERROR(CheckRole(method_, principal));
+  next_identity_look_.store(now + core_->identity_interval);
+  return absl::OkStatus();
 }
 
 absl::Status GrpcCall::Check() const {
@@ -100,6 +112,7 @@ absl::Status GrpcCall::Check() const {
     }
     return absl::CancelledError("the client went away");
   }
+  LETHE_RETURN_IF_ERROR(CheckStillAdmitted(now));
   next_look_.store(now + kLookInterval, std::memory_order_relaxed);
   return absl::OkStatus();
 }

@@ -10,7 +10,8 @@
 //            first). A client that sets no deadline gets one of --deadline-seconds, reason DEADLINE_CAP; kDeadlineGrace behind
 //            it the call is cancelled, also one that waits for a client that does not read. gRPC is asked
 //            for a cancellation at most every kLookInterval: asking polls its queue, which costs
-//            as much as a fifth of a lethe-tiny token.
+//            as much as a fifth of a lethe-tiny token. A call that runs for longer than core->identity_interval is
+//            authenticated again that often: what was revoked meanwhile ends it as it would refuse the next call.
 // Effects:   Serve reports the call (call_report.h).
 // Numerics:  none.
 // Threads:   safe.
@@ -23,6 +24,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include <grpcpp/alarm.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
@@ -47,8 +49,14 @@ class GrpcCall : public Call {
   const Principal& principal() const override { return principal_; }
 
  private:
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  absl::StatusOr<Principal> Authenticate() const;
+  absl::Status CheckStillAdmitted(SteadyTime now) const;
+
   const grpc::ServerContext* const context_;
   const ServerCore* const core_;
+  const char* method_ = "";
   Principal principal_;
   const bool capped_;  // the deadline is ours
   const std::chrono::system_clock::time_point deadline_;
@@ -57,7 +65,8 @@ class GrpcCall : public Call {
   const std::shared_ptr<Bell> bell_;
   grpc::Alarm overdue_;
   // When gRPC is asked next; written by whoever asks, so two threads may ask at once.
-  mutable std::atomic<std::chrono::steady_clock::time_point> next_look_{};
+  mutable std::atomic<SteadyTime> next_look_{};
+  mutable std::atomic<SteadyTime> next_identity_look_{SteadyTime::max()};
 };
 
 grpc::Status Serve(const char* method, grpc::ServerContext* context, const ServerCore* core,

@@ -12,6 +12,7 @@
 #define LETHE_SERVER_RPC_SERVER_CORE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -54,6 +55,8 @@ struct ServerCore {
   AuditTrail trail;
   // Null: no credential is asked for, and every call is the local principal's.
   std::unique_ptr<const Authenticator> authenticator;
+  // How often a call that runs on is authenticated again.
+  std::chrono::milliseconds identity_interval{1'000};
   // Something that was to be erased may be there still: ends the process.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
   SubjectForgetter subjects{{&sessions, &scheduler, &trail}};

@@ -7,19 +7,24 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/dynamic_message.h>
 
 #include "server/identity/method_access.h"
+#include "server/rpc/grpc_call.h"
 #include "tests/integration/identity_testing.h"
+#include "tests/testing/status_matchers.h"
 #include "tests/testing/long_run.h"
 
 namespace lethe::testing {
@@ -265,6 +270,46 @@ struct Sample {
     return (sum_of_squares - sum * sum / count) / (count - 1) / count;
   }
 };
+
+// A token that leaked is taken away while its stream runs.
+TEST_F(IdentityMatrixTest, ARunningStreamEndsWhenItsCredentialIsRevoked) {
+  ServerCore& core = server_.core;
+  core.identity_interval = std::chrono::milliseconds(0);
+  v1::GenerateRequest request;
+  request.set_session_id(server_.NewSession("a-all"));
+  request.mutable_prompt()->set_text("q");
+  request.mutable_output()->set_ignore_end_of_text(true);
+  Context context;
+  context.AddMetadata("authorization", "Bearer a-all");
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  {
+    // Nobody computes while the test holds both slots: the stream was admitted and waits.
+    struct NeverGone final : Call {
+      absl::Status Check() const override { return absl::OkStatus(); }
+    } held;
+    ASSERT_OK_AND_ASSIGN(const ComputeSlot first, core.scheduler.Acquire(held));
+    ASSERT_OK_AND_ASSIGN(const ComputeSlot second, core.scheduler.Acquire(held));
+    reader = server_.stubs->generation->Generate(&context, request);
+    while (core.scheduler.num_waiting() == 0) absl::SleepFor(absl::Milliseconds(1));
+    std::string others = server_.all_tokens;
+    const std::string line = TokenLine("a-all", "a", "user,eraser,auditor,operator");
+    others.erase(others.find(line), line.size());
+    ReplaceFile(server_.tokens_path, others);
+    absl::SleepFor(absl::FromChrono(2 * GrpcCall::kLookInterval));
+  }
+  v1::GenerateResponse event;
+  while (reader->Read(&event)) {
+    EXPECT_EQ(event.delta().tokens_size(), 0);
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << status.error_message();
+  // The session is as a lost client leaves it: there, for the tenant's other credentials.
+  v1::GetSessionRequest get;
+  get.set_session_id(request.session_id());
+  EXPECT_TRUE(
+      server_.Call("/lethe.v1.SessionService/GetSession", get, IdentityServer::With("a-user"))
+          .ok());
+}
 
 TEST_F(IdentityMatrixTest, TheTimeOfAnAnswerDoesNotTellAForeignSessionFromNone) {
   if (!IsLongTest()) GTEST_SKIP() << "times need a machine of their own: tests/run --long";
