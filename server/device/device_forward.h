@@ -69,6 +69,7 @@ class DeviceForward {
   class Pass;
 
   DeviceForward(const DeviceModel* model, StatePool* pool, const ForwardLimits& limits);
+  absl::Status CheckSequences(absl::Span<const ForwardSequence> sequences) const;
 
   const DeviceModel* model_;
   StatePool* pool_;

@@ -4,7 +4,7 @@
 //            convolutions, windows, and the memories of every kind but sv (sv_session.h).
 // Shapes:    one array a part, [num_slots][the part's size]; a SlotImage is one slot's parts in order.
 // Units:     bytes; slots from 0; num_tokens counts the tokens that a slot's state has taken.
-// Requires:  slots that Allocate gave and nobody freed (LETHE_CHECK); the model outlives the pool;
+// Requires:  num_slots >= 1; slots that Allocate gave and nobody freed (LETHE_CHECK); the model outlives the pool;
 //            CopyFromHost: an image of a pool of this model.
 // Rejects:   Create: RESOURCE_EXHAUSTED with the bytes asked for. Allocate: RESOURCE_EXHAUSTED when every
 //            slot is taken. CopyFromHost: INVALID_ARGUMENT for an image of another size. All: INTERNAL
@@ -41,7 +41,7 @@ class StatePool {
                                                            int32_t num_slots);
   ~StatePool();
 
-  int32_t num_slots() const { return num_slots_; }
+  int32_t num_slots() const { return static_cast<int32_t>(is_taken_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_slots_.size()); }
 
   absl::StatusOr<int32_t> Allocate();
@@ -61,12 +61,15 @@ class StatePool {
   const SlotArrays& arrays() const { return *arrays_; }
 
  private:
-  StatePool(const DeviceModel* model, int32_t num_slots);
+  explicit StatePool(const DeviceModel* model) : model_(model) {}
+  bool IsTaken(int32_t slot) const;
 
   const DeviceModel* model_;
-  int32_t num_slots_;
-  std::vector<int32_t> free_slots_;  // the lowest last
   std::unique_ptr<SlotArrays> arrays_;
+  std::vector<int32_t> free_slots_;        // the lowest last
+  std::vector<bool> is_taken_;             // by slot
+  DeviceArray<std::byte> initial_;         // image of rank 0
+  mutable DeviceArray<std::byte> staged_;  // image on its way; zeros between calls
 };
 
 }  // namespace lethe
