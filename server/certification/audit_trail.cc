@@ -63,10 +63,11 @@ audit::RecordDraft StartDraft(const AuditTrail& trail, audit::RecordKind kind,
   draft.engine.build = trail.build;
   draft.engine.config = ConfigDigest(entry);
   draft.engine.algorithm = kForgetAlgorithm;
-  draft.engine.device_kind = kDeviceKind;
+  const Numerics numerics = NumericsOf(entry.model.get());
+  draft.engine.device_kind = numerics.device_kind;
   draft.engine.model_digest =
       entry.vector_options.has_value() ? ModelDigest(*entry.vector_options) : entry.model->digest();
-  draft.engine.numerics_id = NumericsId();
+  draft.engine.numerics_id = numerics.id;
   return draft;
 }
 

@@ -65,7 +65,7 @@ bool Contains(const std::vector<RankRun>& runs, int64_t rank) {
   return after != runs.begin() && rank < std::prev(after)->end;
 }
 
-const MemoryLayerState& BankOf(const ModelState& state) {
+const MemoryLayerState& BankOf(const CpuModelState& state) {
   const MemoryLayerState* bank = state.bank();
   LETHE_CHECK(bank != nullptr);
   return *bank;
@@ -73,7 +73,7 @@ const MemoryLayerState& BankOf(const ModelState& state) {
 
 }  // namespace
 
-BankEditPlan PlanBankEdit(const ModelState& before, absl::Span<const int64_t> removed,
+BankEditPlan PlanBankEdit(const CpuModelState& before, absl::Span<const int64_t> removed,
                           int64_t replay_from) {
   const ModelConfig& config = before.model().config();
   const MemoryLayerState& bank = BankOf(before);
@@ -108,7 +108,7 @@ BankEditPlan PlanBankEdit(const ModelState& before, absl::Span<const int64_t> re
   return plan;
 }
 
-BankEdit::BankEdit(const ModelState& before, const BankEditPlan& plan,
+BankEdit::BankEdit(const CpuModelState& before, const BankEditPlan& plan,
                    absl::Span<const int64_t> removed, absl::Span<const int32_t> history)
     : before_(before),
       removed_(removed),
@@ -223,7 +223,8 @@ void BankEdit::Take(int64_t first, int64_t wanted, const BankInputs& inputs) {
   }
 }
 
-absl::Status BankEdit::Restore(const ModelSnapshot& snapshot) {
+absl::Status BankEdit::Restore(const ModelSnapshot& any) {
+  const auto& snapshot = dynamic_cast<const CpuModelSnapshot&>(any);
   LETHE_CHECK(snapshot.num_tokens() < num_after());
   const size_t bank = *before_.model().config().bank;
   LETHE_RETURN_IF_ERROR(MemoryLayerState::RestoreForReplay(*snapshot.layers_[bank], &streaming_));
@@ -257,7 +258,7 @@ absl::Status BankEdit::SkipSlots(int64_t count) {
 }
 
 std::shared_ptr<const ModelSnapshot> BankEdit::Snapshot() const {
-  std::shared_ptr<ModelSnapshot> snapshot(new ModelSnapshot);
+  std::shared_ptr<CpuModelSnapshot> snapshot(new CpuModelSnapshot);
   snapshot->num_tokens_ = rank_;
   snapshot->complete_ = false;
   snapshot->layers_.resize(before_.layers_.size());
@@ -301,7 +302,7 @@ absl::StatusOr<std::unique_ptr<ModelState>> BankEdit::Finish(const Checkpoint& c
   BankToken last = bank_before().last();
   if (new_end) last = std::move(end_.last);
   LETHE_ASSIGN_OR_RETURN(MemoryLayerState::Groups groups, FinishGroups(checkpoint));
-  std::unique_ptr<ModelState> state = before_.EmptyCopy();
+  std::unique_ptr<CpuModelState> state = before_.EmptyCopy();
   for (size_t i = 0; i < before_.layers_.size(); ++i) {
     if (i == bank) {
       state->layers_.push_back(nullptr);  // below

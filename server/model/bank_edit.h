@@ -33,8 +33,8 @@
 #include "absl/types/span.h"
 
 #include "kernels/base/wiped.h"
+#include "server/model/cpu_model_state.h"
 #include "server/model/memory_layer.h"
-#include "server/model/model_state.h"
 
 namespace lethe {
 
@@ -54,7 +54,7 @@ struct BankEditPlan {
 };
 
 // `replay_from`: the lowest rank of a snapshot that Restore will be given.
-BankEditPlan PlanBankEdit(const ModelState& before, absl::Span<const int64_t> removed,
+BankEditPlan PlanBankEdit(const CpuModelState& before, absl::Span<const int64_t> removed,
                           int64_t replay_from);
 
 class BankEdit {
@@ -62,7 +62,7 @@ class BankEdit {
   using Checkpoint = std::function<absl::Status()>;
 
   // `plan`: of these ranks. All are kept by reference.
-  BankEdit(const ModelState& before, const BankEditPlan& plan, absl::Span<const int64_t> removed,
+  BankEdit(const CpuModelState& before, const BankEditPlan& plan, absl::Span<const int64_t> removed,
            absl::Span<const int32_t> history);
   ~BankEdit();
 
@@ -89,7 +89,7 @@ class BankEdit {
   absl::StatusOr<MemoryLayerState::Groups> FinishGroups(const Checkpoint& checkpoint);
   absl::StatusOr<std::unique_ptr<MemoryGroup>> EditSv(size_t group);
 
-  const ModelState& before_;
+  const CpuModelState& before_;
   absl::Span<const int64_t> removed_;
   absl::Span<const int32_t> history_;
   const BankEditPlan& plan_;

@@ -9,6 +9,7 @@
 #include "kernels/base/byte_io.h"
 #include "kernels/base/status_macros.h"
 #include "server/model/expected_tensors.h"
+#include "server/model/model_backend.h"
 #include "server/model/weights.h"
 
 namespace lethe {
@@ -100,6 +101,18 @@ std::vector<int32_t> Model::Tokenize(absl::string_view text) const {
 
 std::string Model::TokenBytes(int32_t vocab_id) const {
   return std::string(1, static_cast<char>(static_cast<unsigned char>(vocab_id)));
+}
+
+void Model::AttachBackend(const std::shared_ptr<ModelBackend>& backend) const {
+  numerics_ = backend->numerics();
+  backend_ = backend;
+}
+
+absl::StatusOr<std::shared_ptr<ModelBackend>> Model::backend() const {
+  if (!numerics_.has_value()) return nullptr;
+  std::shared_ptr<ModelBackend> backend = backend_.lock();
+  if (backend == nullptr) return absl::UnavailableError("the model's device is gone");
+  return backend;
 }
 
 }  // namespace lethe

@@ -7,7 +7,7 @@
 // Requires:  none.
 // Rejects:   Load: NOT_FOUND for a missing file, INVALID_ARGUMENT that names the key or tensor and
 //            what is accepted, DATA_LOSS for a file that ends early.
-// Effects:   none after Load.
+// Effects:   none after Load and AttachBackend.
 // Numerics:  weights widened to f32 without change of value.
 // Threads:   safe.
 #ifndef LETHE_SERVER_MODEL_MODEL_H_
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,14 @@
 
 #include "audit/crypto/sha256.h"
 #include "server/model/config.h"
+#include "server/model/numerics_id.h"
 #include "server/model/safetensors.h"
 
 namespace lethe {
 
 struct LayerWeights;
 struct HeadWeights;
+class ModelBackend;
 
 class Model {
  public:
@@ -47,6 +50,13 @@ class Model {
   // The bytes of one token.
   std::string TokenBytes(int32_t vocab_id) const;
 
+  // Sessions made from now on compute there, with this arithmetic, and with nothing else: once it is gone they are
+  // refused. Before the first session; the backend may hold the model.
+  void AttachBackend(const std::shared_ptr<ModelBackend>& backend) const;
+  // Null: the CPU. UNAVAILABLE: what was attached is gone.
+  absl::StatusOr<std::shared_ptr<ModelBackend>> backend() const;
+  Numerics numerics() const { return numerics_.value_or(CpuNumerics()); }
+
   const LayerWeights& layer(size_t index) const { return *layers_[index]; }
   const HeadWeights& head() const { return *head_; }
 
@@ -56,10 +66,14 @@ class Model {
   audit::Sha256Digest digest_{};
   std::vector<std::unique_ptr<LayerWeights>> layers_;
   std::unique_ptr<HeadWeights> head_;
+  mutable std::optional<Numerics> numerics_;  // of the backend; none: the CPU's
+  mutable std::weak_ptr<ModelBackend> backend_;
 };
 
-// The device kind that enters the state digest.
-inline constexpr char kDeviceKind[] = "cpu";
+// Of a session's model; null: of vectors, which compute on the CPU.
+inline Numerics NumericsOf(const Model* model) {
+  return model != nullptr ? model->numerics() : CpuNumerics();
+}
 
 }  // namespace lethe
 

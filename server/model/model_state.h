@@ -1,5 +1,6 @@
 // ModelState, ModelSnapshot: everything of a session that the model's layers carry from token to
-// token.
+// token, wherever they compute: on the CPU (cpu_model_state.h) or where the model's backend does
+// (model_backend.h).
 //
 // Equation:  docs/model-format.md section 2; a fold over the tokens in rank order.
 // Shapes:    features [width] f32, logits [vocab_size] f32.
@@ -24,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,16 +34,12 @@
 #include "absl/types/span.h"
 
 #include "audit/state/state_digest.h"
-#include "kernels/base/wiped.h"
 #include "memory/svdd/sv_memory.h"
 #include "server/model/model.h"
 
 namespace lethe {
 
-class LayerState;
-class LayerSnapshot;
-class MemoryLayerState;
-class Workspace;
+class CpuModelState;
 
 // What a bank may store of a session's inputs for Forget (stored_inputs.h), unless a session says
 // otherwise: at 6.7 kB a token, lethe-tiny's last 40,000 tokens.
@@ -55,62 +53,69 @@ struct MemoryOverrides {
   std::optional<double> sv_ridge;     // 1e-8 ... 1
 };
 
+absl::Status CheckOverrides(const MemoryOverrides& overrides);
+// The model's layers with the overrides.
+std::vector<LayerConfig> LayersWith(const ModelConfig& config, const MemoryOverrides& overrides);
+
 class ModelSnapshot {
  public:
-  ~ModelSnapshot();
+  virtual ~ModelSnapshot() = default;
   int64_t num_tokens() const { return num_tokens_; }
   // False: of a replay (BankEdit::Snapshot), which only a replay can go on from.
   bool complete() const { return complete_; }
-  size_t state_bytes() const;
+  virtual size_t state_bytes() const = 0;
 
- private:
-  friend class ModelState;
-  friend class BankEdit;
-  ModelSnapshot();
+ protected:
   int64_t num_tokens_ = 0;
   bool complete_ = true;
-  std::vector<std::unique_ptr<LayerSnapshot>> layers_;
-  WipedFloats features_;
 };
 
 class ModelState {
  public:
+  // Where the model's backend computes, or on the CPU.
   static absl::StatusOr<std::unique_ptr<ModelState>> Create(
       std::shared_ptr<const Model> model, const MemoryOverrides& overrides,
       size_t stored_input_bytes = kDefaultStoredInputBytes);
-  ~ModelState();
+  virtual ~ModelState() = default;
+  ModelState(const ModelState&) = delete;
+  ModelState& operator=(const ModelState&) = delete;
 
-  absl::Status Evaluate(absl::Span<const int32_t> vocab_ids);
+  absl::Status Evaluate(absl::Span<const int32_t> vocab_ids) {
+    return EvaluateWithLogits(vocab_ids, {});
+  }
   // The same, with the logits after every token: [vocab_ids.size()][vocab_size].
-  absl::Status EvaluateWithLogits(absl::Span<const int32_t> vocab_ids, absl::Span<float> logits);
+  virtual absl::Status EvaluateWithLogits(absl::Span<const int32_t> vocab_ids,
+                                          absl::Span<float> logits) = 0;
 
   // Logits after the last token. FAILED_PRECONDITION when there is none.
-  absl::Status Logits(absl::Span<float> logits) const;
+  virtual absl::Status Logits(absl::Span<float> logits) const = 0;
 
-  std::shared_ptr<const ModelSnapshot> Snapshot() const;
-  absl::Status Restore(const ModelSnapshot& snapshot);
+  virtual std::shared_ptr<const ModelSnapshot> Snapshot() const = 0;
+  virtual absl::Status Restore(const ModelSnapshot& snapshot) = 0;
   // A complete snapshot of this state as bytes, for a state that begins anew, with what it needs of the tokens from
   // `inputs_from` on: the rank of the snapshot that is read before it, or 0.
-  std::string WriteSnapshot(const ModelSnapshot& snapshot, int64_t inputs_from) const;
+  virtual std::string WriteSnapshot(const ModelSnapshot& snapshot, int64_t inputs_from) const = 0;
   // In a state that has evaluated nothing: the snapshot, for Restore, which takes the last one that was read.
-  absl::StatusOr<std::shared_ptr<const ModelSnapshot>> ReadSnapshot(absl::string_view bytes);
-  std::unique_ptr<ModelState> Clone() const;
+  virtual absl::StatusOr<std::shared_ptr<const ModelSnapshot>> ReadSnapshot(
+      absl::string_view bytes) = 0;
+  virtual std::unique_ptr<ModelState> Clone() const = 0;
 
   // Parts "options" ... of docs/state-digest.md, n included.
-  void AppendDigestParts(audit::StateParts* parts) const;
+  virtual void AppendDigestParts(audit::StateParts* parts) const = 0;
 
-  int64_t num_tokens() const { return num_tokens_; }
+  virtual int64_t num_tokens() const = 0;
   const Model& model() const { return *model_; }
+  std::shared_ptr<const Model> shared_model() const { return model_; }
   const MemoryOverrides& overrides() const { return overrides_; }
-  size_t state_bytes() const;
-  size_t stored_input_bytes() const;  // held now; a cache beside the state
+  virtual size_t state_bytes() const = 0;
+  virtual size_t stored_input_bytes() const { return 0; }  // held now; a cache beside the state
 
-  // The layer at ModelConfig::bank; null when the model has none.
-  const MemoryLayerState* bank() const;
+  // Itself where the layers compute on the CPU, else null: what a BankEdit replays.
+  virtual const CpuModelState* AsCpu() const { return nullptr; }
 
   // Only for Fault::kGridNotRealigned: removed tokens leave masked slots in the memories, so that
   // chunks go on ending where they ended before.
-  absl::Status SkipSlots(int64_t count);
+  virtual absl::Status SkipSlots(int64_t count) = 0;
 
   // The support-vector memories, for certification.
   struct SvGroup {
@@ -118,33 +123,17 @@ class ModelState {
     int64_t group = 0;
     const svdd::SvMemory* memory = nullptr;
   };
-  std::vector<SvGroup> SvGroups() const;
+  virtual std::vector<SvGroup> SvGroups() const = 0;
 
- private:
-  friend class BankEdit;
-
-  ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides,
-             size_t stored_input_bytes);
-  // The layer at rank 0.
-  absl::StatusOr<std::unique_ptr<LayerState>> MakeLayer(size_t index) const;
-  // The same model and options, without layers.
-  std::unique_ptr<ModelState> EmptyCopy() const;
-  void Embed(absl::Span<const int32_t> vocab_ids, absl::Span<float> x) const;
-  // The end of a BankEdit: the bank lacks the last token, whose place is num_tokens - 1.
-  absl::Status RepeatLast(int64_t num_tokens);
-  std::string OptionBytes() const;
-  MemoryLayerState* mutable_bank();
-  absl::Status EvaluateBlock(absl::Span<const int32_t> vocab_ids, absl::Span<float> logits);
+ protected:
+  ModelState(std::shared_ptr<const Model> model, const MemoryOverrides& overrides)
+      : model_(std::move(model)), overrides_(overrides) {}
+  // Parts "options" and "tokens".
+  static void AppendOptions(const std::vector<LayerConfig>& layers, int64_t num_tokens,
+                            audit::StateParts* parts);
 
   std::shared_ptr<const Model> model_;
   MemoryOverrides overrides_;
-  size_t max_stored_bytes_;
-  std::shared_ptr<const std::vector<LayerConfig>> layer_configs_;  // the model's with the overrides
-  int64_t num_tokens_ = 0;
-  int64_t num_read_ = 0;  // rank of the last snapshot that was read
-  std::vector<std::unique_ptr<LayerState>> layers_;
-  WipedFloats features_;  // residual stream of the last token after the last layer, [width]
-  std::unique_ptr<Workspace> workspace_;
 };
 
 }  // namespace lethe

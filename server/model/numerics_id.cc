@@ -93,7 +93,7 @@ void AddSampler(absl::Span<const float> logits, ByteWriter* out) {
 }
 
 // The state after a Forget of one token by replay: other code than a step's.
-void AddEdit(const ModelState& state, const ModelSnapshot& start, std::vector<int32_t> history,
+void AddEdit(const CpuModelState& state, const ModelSnapshot& start, std::vector<int32_t> history,
              ByteWriter* out) {
   const std::vector<int64_t> removed = {30};
   history.erase(history.begin() + removed[0]);
@@ -139,7 +139,7 @@ audit::Sha256Digest ComputeNumericsId() {
   LETHE_CHECK(config.ok());
   const auto model = Model::Create(*config, SyntheticTensors(*config, 1));
   LETHE_CHECK(model.ok());
-  auto state = ModelState::Create(*model, {});
+  auto state = CpuModelState::Create(*model, {});
   LETHE_CHECK(state.ok());
   std::vector<int32_t> vocab_ids;
   vocab_ids.reserve(kSelfTestTokens);

@@ -1,4 +1,4 @@
-// NumericsId: names the arithmetic of this build on this machine.
+// NumericsId, Numerics: name the arithmetic of this build on this machine, and of a device in it.
 //
 // Equation:  SHA-256 over the outputs of a fixed self-test: the elementary functions on a sweep of
 //            arguments, the sampler, and logits and state parts of a synthetic model with every
@@ -14,11 +14,24 @@
 #ifndef LETHE_SERVER_MODEL_NUMERICS_ID_H_
 #define LETHE_SERVER_MODEL_NUMERICS_ID_H_
 
+#include <string>
+
 #include "audit/crypto/sha256.h"
 
 namespace lethe {
 
+// The CPU's.
 const audit::Sha256Digest& NumericsId();
+
+// Two that are equal give the same bits: what a session's state digest begins with.
+struct Numerics {
+  audit::Sha256Digest id{};
+  std::string device_kind;
+  bool operator==(const Numerics&) const = default;
+};
+
+inline constexpr char kCpuDeviceKind[] = "cpu";
+inline Numerics CpuNumerics() { return {NumericsId(), kCpuDeviceKind}; }
 
 }  // namespace lethe
 

@@ -113,8 +113,8 @@ absl::Status EndAnswers(Checked* checked) {
   return absl::OkStatus();
 }
 
-bool IsMoved(const SavedSession& saved) {
-  return saved.numerics_id != NumericsId() || saved.device_kind != kDeviceKind;
+bool IsMoved(const SavedSession& saved, const Model* model) {
+  return NumericsOf(model) != Numerics{saved.numerics_id, saved.device_kind};
 }
 
 SessionEntry::Stored StoredOf(const RecoverySources& sources, const SavedSession& saved,
@@ -146,7 +146,7 @@ std::shared_ptr<SessionEntry> MakeEntry(const RecoverySources& sources, Checked 
   auto entry = std::make_shared<SessionEntry>(std::move(stored));
   FairMutexLock lock(&entry->mutex);
   if (available) entry->restore = RestoreFrom(*entry, saved.counters, saved.selected);
-  if (available && IsMoved(saved)) {
+  if (available && IsMoved(saved, model.get())) {
     const audit::Arithmetic from{saved.numerics_id, saved.device_kind};
     entry->on_restored =
         [from, trail = sources.trail](SessionEntry* restored)
@@ -215,7 +215,7 @@ absl::Status RecoverOne(const RecoverySources& sources, int64_t number,
   if (model != nullptr || !saved.model.has_value()) {
     ++summary->num_sessions;
     summary->num_inputs += checked->journal->num_inputs();
-    if (IsMoved(saved)) ++summary->num_moved;
+    if (IsMoved(saved, model.get())) ++summary->num_moved;
   }
   registry->Adopt(MakeEntry(sources, *std::move(checked), model));
   return absl::OkStatus();

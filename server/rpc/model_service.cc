@@ -19,8 +19,9 @@ void SetModel(const Model& model, v1::Model* message) {
   const ModelConfig& config = model.config();
   message->set_name(config.name);
   message->set_model_digest(DigestBytes(model.digest()));
-  message->set_numerics_id(DigestBytes(NumericsId()));
-  message->set_device_kind(kDeviceKind);
+  const Numerics numerics = model.numerics();
+  message->set_numerics_id(DigestBytes(numerics.id));
+  message->set_device_kind(numerics.device_kind);
   message->set_vocab_size(static_cast<int32_t>(config.vocab_size));
   message->set_tokenizer(config.tokenizer);
   message->set_max_tokens(config.max_tokens);

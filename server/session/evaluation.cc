@@ -39,8 +39,9 @@ audit::StateParts DigestPartsOf(const ModelState& state,
   };
   audit::StateParts parts;
   parts.Add("model", as_view(state.model().digest()));
-  parts.Add("numerics", as_view(NumericsId()));
-  parts.Add("device", kDeviceKind);
+  const Numerics numerics = state.model().numerics();
+  parts.Add("numerics", as_view(numerics.id));
+  parts.Add("device", numerics.device_kind);
   state.AppendDigestParts(&parts);
   ByteWriter counts;
   for (size_t vocab_id = 0; vocab_id < repetition_counts.size(); ++vocab_id) {

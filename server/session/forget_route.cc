@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "memory/memory.h"
+#include "server/model/cpu_model_state.h"
 #include "server/model/memory_layer.h"
 #include "server/model/token_costs.h"
 
@@ -38,7 +39,7 @@ ForgetRoute Reevaluation(const SnapshotLadder& ladder, bool has_gates, int64_t f
   return route;
 }
 
-ForgetRoute Replay(const ModelState& state, const SnapshotLadder& ladder,
+ForgetRoute Replay(const CpuModelState& state, const SnapshotLadder& ladder,
                    absl::Span<const int64_t> removed, int64_t num_before, int64_t num_after) {
   ForgetRoute route;
   route.way = ForgetWay::kReplay;
@@ -63,11 +64,12 @@ ForgetRoute PlanRoute(const ModelState& state, const SnapshotLadder& ladder,
   const int64_t num_after = num_before - static_cast<int64_t>(removed.size());
   ForgetRoute reevaluation =
       Reevaluation(ladder, !state.SvGroups().empty(), removed.front(), num_before, num_after);
-  const bool possible = state.bank() != nullptr && num_after > 0;
+  const CpuModelState* cpu = state.AsCpu();
+  const bool possible = cpu != nullptr && cpu->bank() != nullptr && num_after > 0;
   if (!possible || wanted == ForgetWay::kReevaluation) return reevaluation;
-  ForgetRoute replay = Replay(state, ladder, removed, num_before, num_after);
+  ForgetRoute replay = Replay(*cpu, ladder, removed, num_before, num_after);
   if (wanted == ForgetWay::kReplay) return replay;
-  const bool fits = replay.edit.num_dropped <= state.bank()->stored().max_rows();
+  const bool fits = replay.edit.num_dropped <= cpu->bank()->stored().max_rows();
   return fits && replay.cost < reevaluation.cost ? replay : reevaluation;
 }
 

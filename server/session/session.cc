@@ -111,9 +111,11 @@ void Session::RollBackTo(int64_t rank) {
   inputs_.Truncate(rank);
   ladder_.DropAfter(rank);
   const std::shared_ptr<const ModelSnapshot> snapshot = ladder_.NewestCompleteAtOrBefore(rank);
-  LETHE_CHECK(snapshot != nullptr && state_->Restore(*snapshot).ok());
-  const absl::Status status =
-      EvaluateRange(inputs_, snapshot->num_tokens(), rank, rank, state_.get(), &ladder_);
+  LETHE_CHECK(snapshot != nullptr);
+  absl::Status status = state_->Restore(*snapshot);
+  if (status.ok()) {
+    status = EvaluateRange(inputs_, snapshot->num_tokens(), rank, rank, state_.get(), &ladder_);
+  }
   if (!status.ok()) lost_ = absl::DataLossError("the session's state cannot be computed");
 }
 

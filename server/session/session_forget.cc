@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<ModelState>> Replay(const Work& work) {
   for (int64_t rank = 0; rank < work.inputs.size(); ++rank) {
     history.push_back(work.inputs.at(rank).vocab_id);
   }
-  BankEdit edit(work.before, work.route.edit, work.plan.removed_ranks, history);
+  BankEdit edit(*work.before.AsCpu(), work.route.edit, work.plan.removed_ranks, history);
   {
     const Stopwatch stopwatch(&work.times->evaluate);
     LETHE_RETURN_IF_ERROR(edit.Refresh(work.checkpoint));

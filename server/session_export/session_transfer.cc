@@ -151,7 +151,8 @@ absl::StatusOr<ImportReceipt> ImportSession(ExportedSession exported, const Impo
   LETHE_ASSIGN_OR_RETURN(const NewSession wanted, OptionsOf(exported, tools));
   ImportReceipt receipt;
   receipt.exported_digest = exported.state_digest;
-  receipt.reevaluated = exported.numerics_id != NumericsId() || exported.device_kind != kDeviceKind;
+  receipt.reevaluated =
+      NumericsOf(wanted.model.get()) != Numerics{exported.numerics_id, exported.device_kind};
   ImportedSession imported;
   imported.tenant = call.principal().tenant;
   imported.display_name =

@@ -21,10 +21,11 @@ constexpr int64_t kMaxSpilled = 16;
 constexpr int kSpilledAtOnce = 4;
 
 // In front of a snapshot: the arithmetic that it belongs to.
-std::string ArithmeticBytes() {
+std::string ArithmeticBytes(const SessionEntry& entry) {
+  const Numerics numerics = NumericsOf(entry.model.get());
   ByteWriter writer;
-  WriteDigest(NumericsId(), &writer);
-  writer.String(kDeviceKind);
+  WriteDigest(numerics.id, &writer);
+  writer.String(numerics.device_kind);
   return writer.Take();
 }
 
@@ -35,7 +36,7 @@ void WipeAll(std::vector<std::string>* bodies) {
 // Those of this arithmetic; none when there are others.
 absl::StatusOr<std::vector<std::string>> ReadSnapshots(const SessionEntry& entry) {
   LETHE_ASSIGN_OR_RETURN(std::vector<std::string> bodies, entry.journal->ReadSnapshots());
-  const std::string arithmetic = ArithmeticBytes();
+  const std::string arithmetic = ArithmeticBytes(entry);
   for (std::string& body : bodies) {
     if (body.compare(0, arithmetic.size(), arithmetic) != 0) {
       WipeAll(&bodies);
@@ -116,7 +117,7 @@ absl::Status Spill(SessionEntry* entry) {
   const auto& session = static_cast<const Session&>(*entry->session);
   const bool instead = entry->journal->num_snapshots() + kSpilledAtOnce > kMaxSpilled;
   const int64_t behind = instead ? 0 : entry->journal->snapshot_rank();
-  const std::string arithmetic = ArithmeticBytes();
+  const std::string arithmetic = ArithmeticBytes(*entry);
   std::vector<SessionJournal::Snapshot> snapshots;
   for (SnapshotBytes& written : session.SnapshotsBehind(behind, kSpilledAtOnce)) {
     const uint64_t end_id = session.inputs().at(written.rank - 1).token_id + 1;

@@ -249,8 +249,9 @@ SavedSession SaveEntry(const SessionEntry& entry) {
   saved.tenant = entry.tenant;
   saved.display_name = entry.display_name;
   saved.create_time_us = entry.create_time_us;
-  saved.numerics_id = NumericsId();
-  saved.device_kind = kDeviceKind;
+  const Numerics numerics = NumericsOf(entry.model.get());
+  saved.numerics_id = numerics.id;
+  saved.device_kind = numerics.device_kind;
   if (entry.model != nullptr) {
     saved.model =
         SavedModel{entry.model->config().name, entry.model->digest(), entry.options.memory};

@@ -175,7 +175,7 @@ audit::StateParts VectorSession::StateParts() const {
   audit::StateParts parts;
   parts.Add("model", audit::AsStringView(ModelDigest(options_)));
   parts.Add("numerics", audit::AsStringView(NumericsId()));
-  parts.Add("device", kDeviceKind);
+  parts.Add("device", kCpuDeviceKind);
   ByteWriter count;
   count.U64(static_cast<uint64_t>(num_tokens()));
   parts.Add("tokens", count.bytes());

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "kernels/gram/gram.h"
+#include "server/model/cpu_model_state.h"
 #include "server/model/memory_layer.h"
 #include "server/session/session.h"
 #include "tests/integration/vectors_testing.h"
@@ -22,7 +23,7 @@ void AddRow(const char* name, const SvNumbers& numbers, int64_t row, int64_t col
 // Of the token that was appended last.
 void AddLast(Session* session, Markers* markers) {
   markers->AddFloats("logits", session->logits());
-  const BankToken& last = session->state().bank()->last();
+  const BankToken& last = session->state().AsCpu()->bank()->last();
   markers->AddFloats("a residual stream", last.x);
   for (const WipedFloats& projection : last.projections) {
     markers->AddFloats("projections", projection);
@@ -49,7 +50,7 @@ void AddModelFeatures(const std::shared_ptr<const Model>& model,
       AddLast(session.get(), markers);
     }
   }
-  const StoredInputs& stored = session->state().bank()->stored();
+  const StoredInputs& stored = session->state().AsCpu()->bank()->stored();
   const SvHead head = session->SvHeads()[0];
   const int64_t num_gated = head.solution->num_keys;
   for (const int64_t rank : ranks) {

@@ -21,13 +21,13 @@ namespace {
 
 using ::lethe::testing::IsOk;
 
-std::unique_ptr<ModelState> NewState(size_t stored_bytes = kDefaultStoredInputBytes) {
-  auto state = ModelState::Create(testing::SmallModel(), MemoryOverrides(), stored_bytes);
+std::unique_ptr<CpuModelState> NewState(size_t stored_bytes = kDefaultStoredInputBytes) {
+  auto state = CpuModelState::Create(testing::SmallModel(), MemoryOverrides(), stored_bytes);
   EXPECT_THAT(state, IsOk());
   return std::move(state).value();
 }
 
-void Evaluate(const std::vector<int32_t>& ids, size_t tokens_a_call, ModelState* state) {
+void Evaluate(const std::vector<int32_t>& ids, size_t tokens_a_call, CpuModelState* state) {
   const absl::Span<const int32_t> all = ids;
   for (size_t first = 0; first < ids.size(); first += tokens_a_call) {
     ASSERT_OK(state->Evaluate(all.subspan(first, tokens_a_call)));
@@ -35,16 +35,16 @@ void Evaluate(const std::vector<int32_t>& ids, size_t tokens_a_call, ModelState*
 }
 
 // Every token of the text with `offset` tokens before it.
-std::unique_ptr<ModelState> StateOf(const std::vector<int32_t>& text, int64_t offset,
-                                    size_t tokens_a_call) {
+std::unique_ptr<CpuModelState> StateOf(const std::vector<int32_t>& text, int64_t offset,
+                                       size_t tokens_a_call) {
   std::vector<int32_t> ids = testing::SampleIds(offset, 9);
   ids.insert(ids.end(), text.begin(), text.end());
-  std::unique_ptr<ModelState> state = NewState();
+  std::unique_ptr<CpuModelState> state = NewState();
   Evaluate(ids, tokens_a_call, state.get());
   return state;
 }
 
-std::vector<float> RowOf(const ModelState& state, int64_t rank) {
+std::vector<float> RowOf(const CpuModelState& state, int64_t rank) {
   const StoredInputs& stored = state.bank()->stored();
   return {stored.row(rank), stored.row(rank) + stored.columns()};
 }
@@ -54,16 +54,16 @@ class LocalFeaturesTest : public ::testing::TestWithParam<size_t> {};
 // By Step (1 token a call), in calls that cross chunks, and in whole chunks.
 TEST_P(LocalFeaturesTest, HaveTheSameBitsAtEveryOffset) {
   const std::vector<int32_t> text = testing::SampleIds(100);
-  const std::unique_ptr<ModelState> plain = StateOf(text, 0, 64);
+  const std::unique_ptr<CpuModelState> plain = StateOf(text, 0, 64);
   const int64_t field = plain->model().config().local_receptive_field;
   const auto size = static_cast<int64_t>(text.size());
   for (int64_t offset = 0; offset < 64; ++offset) {
-    const std::unique_ptr<ModelState> shifted = StateOf(text, offset, GetParam());
+    const std::unique_ptr<CpuModelState> shifted = StateOf(text, offset, GetParam());
     for (int64_t i = offset == 0 ? 0 : field - 1; i < size; ++i) {
       ASSERT_EQ(RowOf(*plain, i), RowOf(*shifted, offset + i))
           << "offset " << offset << ", token " << i;
     }
-    for (const ModelState::SvGroup& group : shifted->SvGroups()) {
+    for (const CpuModelState::SvGroup& group : shifted->SvGroups()) {
       const svdd::SvHeadView view = group.memory->head(0);
       EXPECT_EQ(view.solution->num_keys, (offset + size) / 64 * 64);
     }
@@ -76,10 +76,10 @@ INSTANTIATE_TEST_SUITE_P(Cuts, LocalFeaturesTest, ::testing::Values(1, 7, 64),
 // The receptive field is no larger than need be: the token W before is seen.
 TEST(LocalFeaturesReachTest, TheFieldIsExact) {
   std::vector<int32_t> text = testing::SampleIds(60);
-  const std::unique_ptr<ModelState> plain = StateOf(text, 0, 64);
+  const std::unique_ptr<CpuModelState> plain = StateOf(text, 0, 64);
   const int64_t field = plain->model().config().local_receptive_field;
   text[10] = (text[10] + 1) % 32;
-  const std::unique_ptr<ModelState> other = StateOf(text, 0, 64);
+  const std::unique_ptr<CpuModelState> other = StateOf(text, 0, 64);
   const auto same = [&](int64_t rank) { return RowOf(*plain, rank) == RowOf(*other, rank); };
   EXPECT_TRUE(same(9));
   EXPECT_FALSE(same(10));
@@ -88,7 +88,7 @@ TEST(LocalFeaturesReachTest, TheFieldIsExact) {
 }
 
 TEST(BankEditPlanTest, NamesTheTokensBehindEachGap) {
-  const std::unique_ptr<ModelState> state = NewState();
+  const std::unique_ptr<CpuModelState> state = NewState();
   Evaluate(testing::SampleIds(300), 64, state.get());
   const int64_t reach = state->model().config().local_receptive_field - 1;
   const BankEditPlan plan = PlanBankEdit(*state, {20, 21, 25, 200}, 0);
@@ -101,7 +101,7 @@ TEST(BankEditPlanTest, NamesTheTokensBehindEachGap) {
 }
 
 TEST(BankEditPlanTest, EvaluatesTheLastTokenWhenItIsAnother) {
-  const std::unique_ptr<ModelState> state = NewState();
+  const std::unique_ptr<CpuModelState> state = NewState();
   Evaluate(testing::SampleIds(300), 64, state.get());
   const BankEditPlan plan = PlanBankEdit(*state, {299}, 256);
   EXPECT_TRUE(plan.changed.empty());
@@ -109,10 +109,10 @@ TEST(BankEditPlanTest, EvaluatesTheLastTokenWhenItIsAnother) {
 }
 
 TEST(BankEditPlanTest, EvaluatesWhatIsNoLongerStored) {
-  const std::unique_ptr<ModelState> full = NewState();
+  const std::unique_ptr<CpuModelState> full = NewState();
   Evaluate(testing::SampleIds(300), 64, full.get());
   const size_t per_token = full->stored_input_bytes() / 300;
-  const std::unique_ptr<ModelState> state = NewState(100 * per_token);
+  const std::unique_ptr<CpuModelState> state = NewState(100 * per_token);
   Evaluate(testing::SampleIds(300), 64, state.get());
   EXPECT_LE(state->stored_input_bytes(), 100 * (per_token + 1) + 512 * sizeof(StoredInputs::Row));
   EXPECT_EQ(state->bank()->stored().row(150), nullptr);

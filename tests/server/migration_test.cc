@@ -76,7 +76,7 @@ TEST_F(MigrationTest, ASessionIsEvaluatedAgainAndARecordSaysSo) {
   EXPECT_EQ(moved.kind, audit::RecordKind::kMigrate);
   ASSERT_TRUE(moved.migrated_from.has_value());
   EXPECT_EQ(moved.migrated_from->numerics_id, old_id);
-  EXPECT_EQ(moved.migrated_from->device_kind, kDeviceKind);
+  EXPECT_EQ(moved.migrated_from->device_kind, kCpuDeviceKind);
   EXPECT_EQ(moved.engine.numerics_id, NumericsId());
   EXPECT_EQ(moved.retained.count, before_.inputs.size());
   EXPECT_EQ(report.records[0].statement->engine.numerics_id, old_id);

@@ -1,11 +1,11 @@
-// ModelState: snapshots as bytes.
+// CpuModelState: snapshots as bytes.
 #include <utility>
 
 #include "kernels/base/byte_io.h"
 #include "kernels/base/status_macros.h"
 #include "memory/memory.h"
+#include "server/model/cpu_model_state.h"
 #include "server/model/layer_state.h"
-#include "server/model/model_state.h"
 
 namespace lethe {
 namespace {
@@ -16,7 +16,8 @@ absl::Status OtherSnapshot() { return absl::DataLossError("stored snapshot: of a
 
 }  // namespace
 
-std::string ModelState::WriteSnapshot(const ModelSnapshot& snapshot, int64_t inputs_from) const {
+std::string CpuModelState::WriteSnapshot(const ModelSnapshot& any, int64_t inputs_from) const {
+  const auto& snapshot = dynamic_cast<const CpuModelSnapshot&>(any);
   ByteWriter writer;
   writer.U64(kSnapshotBytesVersion);
   writer.I64(inputs_from);
@@ -30,13 +31,13 @@ std::string ModelState::WriteSnapshot(const ModelSnapshot& snapshot, int64_t inp
   return writer.Take();
 }
 
-absl::StatusOr<std::shared_ptr<const ModelSnapshot>> ModelState::ReadSnapshot(
+absl::StatusOr<std::shared_ptr<const ModelSnapshot>> CpuModelState::ReadSnapshot(
     absl::string_view bytes) {
   ByteReader reader(bytes);
   uint64_t version = 0;
   int64_t inputs_from = 0;
   uint64_t num_layers = 0;
-  std::shared_ptr<ModelSnapshot> snapshot(new ModelSnapshot);
+  std::shared_ptr<CpuModelSnapshot> snapshot(new CpuModelSnapshot);
   LETHE_RETURN_IF_ERROR(reader.U64(&version));
   LETHE_RETURN_IF_ERROR(reader.I64(&inputs_from));
   LETHE_RETURN_IF_ERROR(reader.I64(&snapshot->num_tokens_));
