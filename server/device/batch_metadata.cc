@@ -25,7 +25,7 @@ absl::StatusOr<BatchMetadata> BatchMetadata::Create(Queue* queue, int64_t max_to
   metadata.slots_at_ = place(max_sequences, sizeof(int32_t));
   metadata.vocab_ids_at_ = place(max_tokens, sizeof(int32_t));
   metadata.logit_rows_at_ = place(max_tokens, sizeof(int32_t));
-  metadata.host_.resize(bytes);
+  LETHE_ASSIGN_OR_RETURN(metadata.host_, HostArray<std::byte>::Zeros(queue, bytes));
   LETHE_ASSIGN_OR_RETURN(metadata.device_, DeviceArray<std::byte>::Zeros(queue, bytes));
   return metadata;
 }
@@ -54,6 +54,23 @@ void BatchMetadata::AddLogitRow(int64_t row) {
   LETHE_CHECK(row < num_tokens_ && num_logit_rows_ < max_tokens_);
   Host<int32_t>(logit_rows_at_)[num_logit_rows_] = static_cast<int32_t>(row);
   ++num_logit_rows_;
+}
+
+void BatchMetadata::Pad(int64_t num_sequences) {
+  LETHE_CHECK(num_tokens_ == num_sequences_ && num_sequences >= num_sequences_);
+  LETHE_CHECK(num_sequences <= max_sequences_ && num_sequences <= max_tokens_);
+  for (; num_sequences_ < num_sequences; ++num_sequences_) {
+    Host<int64_t>(ranks_at_)[num_sequences_] = 0;
+    Host<int32_t>(slots_at_)[num_sequences_] = 0;
+    Host<int64_t>(long_offsets_at_)[num_sequences_ + 1] = num_tokens_;
+    Host<int32_t>(offsets_at_)[num_sequences_ + 1] = static_cast<int32_t>(num_tokens_);
+    Host<int32_t>(vocab_ids_at_)[num_sequences_] = 0;
+  }
+  num_tokens_ = num_sequences;
+  if (num_logit_rows_ == 0) return;
+  for (; num_logit_rows_ < num_sequences; ++num_logit_rows_) {
+    Host<int32_t>(logit_rows_at_)[num_logit_rows_] = 0;
+  }
 }
 
 absl::Status BatchMetadata::Upload() {

@@ -5,7 +5,8 @@
 // Shapes:    offsets [max_sequences + 1] in 64 and in 32 bits, ranks, slots [max_sequences], vocab_ids and
 //            logit_rows [max_tokens].
 // Units:     as packed_sequences.h.
-// Requires:  Begin, then Add within the limits, then Upload (LETHE_CHECK).
+// Requires:  Begin, then Add within the limits, perhaps Pad, then Upload (LETHE_CHECK); the queue has done an
+//            Upload before the next Begin.
 // Rejects:   Create: RESOURCE_EXHAUSTED.
 // Effects:   Upload enqueues the copy. Wipe overwrites both sides.
 // Numerics:  none.
@@ -22,7 +23,6 @@
 
 #include "kernels/base/packed_sequences.h"
 #include "kernels/base/queue.h"
-#include "kernels/base/wiped.h"
 
 namespace lethe {
 
@@ -34,6 +34,9 @@ class BatchMetadata {
   void Begin();
   void Add(int32_t slot, int64_t rank, absl::Span<const int32_t> vocab_ids);
   void AddLogitRow(int64_t row);
+  // Sequences without tokens up to num_sequences, and rows that are nobody's up to as many tokens: the shape of
+  // a decode step that can be launched again for other sessions. The added rows' logits may be asked for.
+  void Pad(int64_t num_sequences);
   absl::Status Upload();
   absl::Status Wipe();
 
@@ -61,7 +64,7 @@ class BatchMetadata {
   int64_t max_sequences_ = 0;
   size_t long_offsets_at_ = 0, ranks_at_ = 0, offsets_at_ = 0, slots_at_ = 0;
   size_t vocab_ids_at_ = 0, logit_rows_at_ = 0;
-  WipedVector<std::byte> host_;
+  HostArray<std::byte> host_;
   DeviceArray<std::byte> device_;
   int64_t num_sequences_ = 0;
   int64_t num_tokens_ = 0;

@@ -35,6 +35,7 @@
 
 namespace lethe {
 
+class ForwardPass;
 class SvSession;
 
 struct ForwardSequence {
@@ -49,6 +50,7 @@ struct ForwardSequence {
 struct ForwardLimits {
   int64_t max_tokens = 512;     // of all sequences of a call, 1 ... 65536
   int64_t max_sequences = 256;  // 1 ... 4096
+  bool uses_graphs = true;      // on CUDA: a decode step of a size that recurs is one launch
 };
 
 class DeviceForward {
@@ -64,17 +66,17 @@ class DeviceForward {
   absl::Status Wipe();
 
   const ForwardLimits& limits() const { return limits_; }
+  // Steps that are recorded for one launch: sizes of batches that recurred.
+  size_t num_graphs() const;
 
  private:
-  class Pass;
-
   DeviceForward(const DeviceModel* model, StatePool* pool, const ForwardLimits& limits);
   absl::Status CheckSequences(absl::Span<const ForwardSequence> sequences) const;
 
   const DeviceModel* model_;
   StatePool* pool_;
   ForwardLimits limits_;
-  std::unique_ptr<Pass> pass_;
+  std::unique_ptr<ForwardPass> pass_;
 };
 
 }  // namespace lethe

@@ -10,6 +10,8 @@
 
 namespace lethe {
 
+StatePool::StatePool(const DeviceModel* model) : model_(model) {}
+
 StatePool::~StatePool() = default;
 
 absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Create(const DeviceModel* model,

@@ -61,7 +61,7 @@ class StatePool {
   const SlotArrays& arrays() const { return *arrays_; }
 
  private:
-  explicit StatePool(const DeviceModel* model) : model_(model) {}
+  explicit StatePool(const DeviceModel* model);
   bool IsTaken(int32_t slot) const;
 
   const DeviceModel* model_;

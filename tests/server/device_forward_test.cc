@@ -138,6 +138,56 @@ TEST_P(DeviceForwardTest, LastLogitsAreThoseOfTheLastToken) {
   EXPECT_EQ(LogitBits(logits), LogitBits(want.last(logits.size())));
 }
 
+TEST_P(DeviceForwardTest, DecodeStepsHaveTheBitsOfOnePass) {
+  const bool is_cuda = GetParam() == DeviceKind::kCuda;
+  const int32_t num_sessions = is_cuda ? 70 : 5;
+  for (uint64_t seed = 81; seed <= 82; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto model = RandomModel(seed);
+    DeviceWorld world = MakeDeviceWorld(queue(), model, num_sessions, {4096, num_sessions});
+    DeviceWorld whole = MakeDeviceWorld(queue(), model, num_sessions, {16384, num_sessions, false});
+    std::vector<DeviceSession> sessions;
+    std::vector<DeviceSession> at_once;
+    std::vector<DeviceSession*> pointers;
+    std::vector<size_t> counts;
+    for (int32_t i = 0; i < num_sessions; ++i) {
+      const auto place = static_cast<uint64_t>(i);
+      const auto count = static_cast<int64_t>(66 + place % 17);  // the batch shrinks at the end
+      sessions.push_back(NewSession(&world, count, place));
+      at_once.push_back(NewSession(&whole, count, place));
+    }
+    for (DeviceSession& session : at_once) {
+      pointers.push_back(&session);
+      counts.push_back(session.ids.size());
+    }
+    Step(&whole, pointers, counts);
+    RunToEnd(&world, &sessions, 0, 1);
+    if (HasFatalFailure()) return;
+    for (size_t i = 0; i < sessions.size(); ++i) {
+      EXPECT_EQ(LogitBits(sessions[i].logits), LogitBits(at_once[i].logits)) << i;
+      EXPECT_EQ(audit::ExplainDifference(PartsOf(world, sessions[i]), PartsOf(whole, at_once[i])),
+                "");
+    }
+    EXPECT_EQ(world.forward->num_graphs() > 0, is_cuda);
+    EXPECT_EQ(whole.forward->num_graphs(), 0u);
+  }
+}
+
+TEST_P(DeviceForwardTest, WipingBetweenCallsChangesNoBit) {
+  const auto model = RandomModel(91);
+  DeviceWorld world = MakeDeviceWorld(queue(), model, 2, {128, 2});
+  DeviceSession wiped = NewSession(&world, 100, 1);
+  DeviceSession plain = NewSession(&world, 100, 1);
+  for (DeviceSession* session : {&wiped, &plain}) {
+    for (int i = 0; i < 10; ++i) {
+      Step(&world, {&session, 1}, {10});
+      if (session != &wiped) continue;
+      ASSERT_OK(world.forward->Wipe());
+    }
+  }
+  EXPECT_EQ(LogitBits(wiped.logits), LogitBits(plain.logits));
+}
+
 TEST_P(DeviceForwardTest, ABadSessionDoesNotFailItsMates) {
   ASSERT_OK_AND_ASSIGN(const ModelConfig config,
                        ParseModelConfig(testing::RandomConfig(51).Json()));
