@@ -42,6 +42,7 @@ enum class Fault {
   kFailedCommitUndone,  // a record whose commit failed is taken for absent
   kUnfinishedServed,    // a session goes on although its record's change could not be finished
   kFailureOutlived,     // a store that has failed takes further changes
+  kDeviceFails,         // no mistake: the next step on a device reports an error of the device
 };
 
 bool FaultActive(Fault fault);

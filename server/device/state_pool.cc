@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Create(const DeviceModel* 
   Queue* queue = model->queue();
   std::unique_ptr<StatePool> pool(new StatePool(model));
   LETHE_ASSIGN_OR_RETURN(pool->arrays_, SlotArrays::Create(queue, config, num_slots));
-  const SlotImage initial = InitialImage(config, pool->arrays_->layout());
+  const SlotImage initial = pool->InitialImage();
   LETHE_ASSIGN_OR_RETURN(pool->initial_, DeviceArray<std::byte>::From(queue, initial));
   LETHE_ASSIGN_OR_RETURN(pool->staged_, DeviceArray<std::byte>::Zeros(queue, initial.size()));
   pool->is_taken_.resize(static_cast<size_t>(num_slots));
@@ -53,6 +53,10 @@ absl::Status StatePool::Free(int32_t slot) {
   is_taken_[static_cast<size_t>(slot)] = false;
   free_slots_.push_back(slot);
   return absl::OkStatus();
+}
+
+SlotImage StatePool::InitialImage() const {
+  return lethe::InitialImage(model_->model().config(), arrays_->layout());
 }
 
 absl::StatusOr<SlotImage> StatePool::CopyToHost(int32_t slot) const {

@@ -47,6 +47,8 @@ class StatePool {
   absl::StatusOr<int32_t> Allocate();
   absl::Status Free(int32_t slot);
 
+  // Of rank 0.
+  SlotImage InitialImage() const;
   absl::StatusOr<SlotImage> CopyToHost(int32_t slot) const;
   absl::Status CopyFromHost(const SlotImage& image, int32_t slot);
   absl::Status CopySlot(int32_t from, int32_t to);

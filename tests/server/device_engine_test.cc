@@ -1,0 +1,347 @@
+// Goal: sessions that an engine evaluates together end as each would alone on the CPU, whoever comes when, spilled or not; decoders go
+// on beside prompts; one bad session, a device that fails and an end in between leave the others as promised.
+// Method: the host queue, whose bits are CpuModelState's; threads that decode, prompt, clone, restore and forget; the record of
+// each step. On a GPU the same against an engine that has one session at a time.
+#include "server/device/device_engine.h"
+
+#include <limits>
+#include <thread>
+
+#include "kernels/base/fault.h"
+#include "server/device/device_model_state.h"
+#include "server/error/error_info.h"
+#include "server/model/cpu_model_state.h"
+#include "server/model/synthetic_model.h"
+#include "server/session/session.h"
+#include "tests/server/device_world.h"
+#include "tests/testing/fault_switch.h"
+
+namespace lethe {
+namespace {
+
+using testing::LogitBits;
+using testing::RandomModel;
+using testing::SampleIds;
+
+// A model with a backend; both end with it.
+struct BackedModel {
+  std::shared_ptr<const Model> model;
+  std::shared_ptr<DeviceEngine> engine;
+  std::shared_ptr<DeviceBackend> backend;
+};
+
+BackedModel MakeBacked(DeviceKind device, uint64_t seed, const EngineOptions& wanted) {
+  BackedModel backed;
+  backed.model = RandomModel(seed);
+  EngineOptions options = wanted;
+  options.device = device;
+  auto engine = DeviceEngine::Create(backed.model, options);
+  EXPECT_OK(engine);
+  backed.engine = *std::move(engine);
+  const Numerics numerics =
+      device == DeviceKind::kCpu ? CpuNumerics() : Numerics{NumericsId(), "cuda"};
+  backed.backend = std::make_shared<DeviceBackend>(backed.engine, numerics);
+  backed.model->AttachBackend(backed.backend);
+  return backed;
+}
+
+EngineOptions Slots(int32_t num_slots, int64_t max_batch = 64) {
+  EngineOptions options;
+  options.num_slots = num_slots;
+  options.max_batch = max_batch;
+  return options;
+}
+
+std::vector<audit::StatePart> PartsOfState(const ModelState& state) {
+  audit::StateParts parts;
+  state.AppendDigestParts(&parts);
+  return parts.parts();
+}
+
+class DeviceEngineTest : public testing::DeviceTest {
+ protected:
+  // A state that took the same tokens in one call, elsewhere.
+  std::unique_ptr<ModelState> Alone(const BackedModel& backed, absl::Span<const int32_t> ids) {
+    std::unique_ptr<ModelState> state;
+    if (GetParam() == DeviceKind::kCpu) {
+      auto cpu = CpuModelState::Create(backed.model, {});
+      EXPECT_OK(cpu);
+      state = *std::move(cpu);
+    } else {
+      if (alone_ == nullptr) {
+        EngineOptions options = Slots(1, 1);
+        options.device = GetParam();
+        alone_ = DeviceEngine::Create(backed.model, options).value();
+      }
+      state = DeviceModelState::Create(alone_, backed.model, {}).value();
+    }
+    EXPECT_OK(state->Evaluate(ids));
+    return state;
+  }
+  void ExpectEqual(const BackedModel& backed, const ModelState& state,
+                   absl::Span<const int32_t> ids) {
+    const std::unique_ptr<ModelState> alone = Alone(backed, ids);
+    EXPECT_EQ(audit::ExplainDifference(PartsOfState(state), PartsOfState(*alone)), "");
+    std::vector<float> ours(32);
+    std::vector<float> theirs(32);
+    EXPECT_OK(state.Logits(absl::MakeSpan(ours)));
+    EXPECT_OK(alone->Logits(absl::MakeSpan(theirs)));
+    EXPECT_EQ(LogitBits(ours), LogitBits(theirs));
+  }
+
+  std::shared_ptr<DeviceEngine> alone_;
+};
+LETHE_ON_EVERY_DEVICE(DeviceEngineTest);
+
+TEST_P(DeviceEngineTest, SessionsOfManyThreadsEndAsEachAlone) {
+  constexpr int kThreads = 24;
+  const BackedModel backed = MakeBacked(GetParam(), 3, Slots(kThreads));
+  std::vector<std::unique_ptr<ModelState>> states(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const std::vector<int32_t> ids = SampleIds(40 + 9 * i, static_cast<uint64_t>(i));
+      auto state = ModelState::Create(backed.model, {});
+      ASSERT_OK(state);
+      // A prompt, then tokens one by one.
+      const auto prompt = static_cast<size_t>(7 * i + 1);
+      ASSERT_OK((*state)->Evaluate(absl::MakeConstSpan(ids).first(prompt)));
+      for (size_t t = prompt; t < ids.size(); ++t) {
+        ASSERT_OK((*state)->Evaluate(absl::MakeConstSpan(ids).subspan(t, 1)));
+      }
+      states[static_cast<size_t>(i)] = *std::move(state);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) {
+    SCOPED_TRACE(i);
+    ExpectEqual(backed, *states[static_cast<size_t>(i)],
+                SampleIds(40 + 9 * i, static_cast<uint64_t>(i)));
+  }
+  EXPECT_EQ(backed.engine->counters().slots_in_use, kThreads);
+  states.clear();
+  EXPECT_EQ(backed.engine->counters().slots_in_use, 0);
+}
+
+TEST_P(DeviceEngineTest, MoreSessionsThanSlotsMoveToTheHostAndBack) {
+  const BackedModel backed = MakeBacked(GetParam(), 4, Slots(3));
+  constexpr size_t kSessions = 10;
+  std::vector<std::unique_ptr<ModelState>> states;
+  for (size_t i = 0; i < kSessions; ++i) {
+    ASSERT_OK_AND_ASSIGN(auto state, ModelState::Create(backed.model, {}));
+    states.push_back(std::move(state));
+  }
+  constexpr size_t kPiece = 23;
+  constexpr size_t kPieces = 6;
+  for (size_t piece = 0; piece < kPieces; ++piece) {
+    std::vector<std::thread> threads;  // more waiting calls than slots
+    for (size_t i = 0; i < kSessions; ++i) {
+      threads.emplace_back([&, i] {
+        const std::vector<int32_t> ids = SampleIds(kPiece * kPieces, i);
+        EXPECT_OK(states[i]->Evaluate(absl::MakeConstSpan(ids).subspan(piece * kPiece, kPiece)));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  const DeviceEngine::Counters counters = backed.engine->counters();
+  EXPECT_EQ(counters.slots_in_use, 3);
+  EXPECT_GE(counters.num_spills, static_cast<int64_t>((kSessions - 3) * kPieces / 2));
+  for (size_t i = 0; i < kSessions; ++i) {
+    SCOPED_TRACE(i);
+    ExpectEqual(backed, *states[i], SampleIds(kPiece * kPieces, i));
+  }
+}
+
+TEST_P(DeviceEngineTest, SnapshotsAndClonesAreStatesOfTheirOwn) {
+  const BackedModel backed = MakeBacked(GetParam(), 5, Slots(2));
+  const std::vector<int32_t> ids = SampleIds(200, 1);
+  const auto first = absl::MakeConstSpan(ids).first(128);
+  ASSERT_OK_AND_ASSIGN(const auto state, ModelState::Create(backed.model, {}));
+  const auto empty = state->Snapshot();
+  ASSERT_OK(state->Evaluate(first));
+  const auto snapshot = state->Snapshot();
+  const auto clone = state->Clone();
+  ASSERT_OK(state->Evaluate(absl::MakeConstSpan(ids).subspan(128)));
+  ExpectEqual(backed, *clone, first);
+  ASSERT_OK(clone->Evaluate(absl::MakeConstSpan(ids).first(3)));
+  std::vector<int32_t> cloned(first.begin(), first.end());
+  cloned.insert(cloned.end(), ids.begin(), ids.begin() + 3);
+  ExpectEqual(backed, *clone, cloned);
+  ExpectEqual(backed, *state, ids);
+  ASSERT_OK(state->Restore(*snapshot));
+  ExpectEqual(backed, *state, first);
+  // As bytes, into a state that begins anew.
+  const std::string bytes = state->WriteSnapshot(*snapshot, 0);
+  ASSERT_OK_AND_ASSIGN(const auto read_state, ModelState::Create(backed.model, {}));
+  ASSERT_OK_AND_ASSIGN(const auto read, read_state->ReadSnapshot(bytes));
+  ASSERT_OK(read_state->Restore(*read));
+  ExpectEqual(backed, *read_state, first);
+  ASSERT_OK_AND_ASSIGN(const auto refusing, ModelState::Create(backed.model, {}));
+  for (const size_t size : {size_t{0}, size_t{7}, size_t{40}, bytes.size() - 1}) {
+    EXPECT_THAT(refusing->ReadSnapshot(bytes.substr(0, size)),
+                testing::StatusIs(absl::StatusCode::kDataLoss));
+  }
+  ASSERT_OK(state->Restore(*empty));
+  EXPECT_EQ(state->num_tokens(), 0);
+  ASSERT_OK(state->Evaluate(first));
+  ExpectEqual(backed, *state, first);
+}
+
+TEST_P(DeviceEngineTest, PromptsLeaveDecodersTheirTurns) {
+  EngineOptions options = Slots(8);
+  options.max_prompt_tokens = 64;
+  const BackedModel backed = MakeBacked(GetParam(), 6, options);
+  std::vector<StepRecord> steps;  // the owner thread's until the engine is quiet
+  backed.engine->ObserveSteps([&](const StepRecord& record) { steps.push_back(record); });
+  std::atomic<bool> prompts_done{false};
+  std::atomic<int> decoded{0};
+  std::thread decoder([&] {
+    auto state = ModelState::Create(backed.model, {});
+    ASSERT_OK(state);
+    while (!prompts_done.load()) {
+      ASSERT_OK((*state)->Evaluate({3}));
+      ++decoded;
+    }
+  });
+  while (decoded.load() == 0) std::this_thread::yield();
+  std::vector<std::thread> prompts;
+  for (int i = 0; i < 2; ++i) {
+    prompts.emplace_back([&, i] {
+      auto state = ModelState::Create(backed.model, {});
+      ASSERT_OK(state);
+      ASSERT_OK((*state)->Evaluate(SampleIds(1'000, static_cast<uint64_t>(i))));
+    });
+  }
+  for (std::thread& thread : prompts) thread.join();
+  prompts_done.store(true);
+  decoder.join();
+  ASSERT_OK(backed.engine->Wipe());  // behind the last step's record
+  int64_t num_prompt_tokens = 0;
+  int64_t alone_in_a_row = 0;
+  int64_t with_prompts = 0;
+  for (const StepRecord& step : steps) {
+    EXPECT_LE(step.num_prompt_tokens, 64);
+    num_prompt_tokens += step.num_prompt_tokens;
+    if (step.num_prompts == 0) continue;
+    ++with_prompts;
+    alone_in_a_row += step.num_decoders == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(num_prompt_tokens, 2 * 1'000);
+  EXPECT_GE(with_prompts, 2 * 1'000 / 64);
+  // The decoder takes part unless its thread was kept from the processor.
+  EXPECT_LT(alone_in_a_row, with_prompts);
+  EXPECT_GT(decoded.load(), 1);
+}
+
+TEST_P(DeviceEngineTest, OneBadSessionFailsAlone) {
+  // One token's embedding is beyond every norm.
+  const ModelConfig config = RandomModel(7)->config();
+  TensorMap tensors = SyntheticTensors(config, 7);
+  Tensor& embed = tensors.at("embed.weight");
+  for (int64_t i = 0; i < config.width; ++i) {
+    embed.values[static_cast<size_t>(31 * config.width + i)] = std::numeric_limits<float>::infinity();
+  }
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Create(config, tensors));
+  EngineOptions options = Slots(4);
+  options.device = GetParam();
+  ASSERT_OK_AND_ASSIGN(const auto engine, DeviceEngine::Create(model, options));
+  const auto bad = engine->NewState();
+  const auto good = engine->NewState();
+  std::thread mate([&] { EXPECT_OK(engine->Evaluate(good.get(), {1, 2, 3}, {}, {})); });
+  EXPECT_THAT(engine->Evaluate(bad.get(), {1, 31, 3}, {}, {}),
+              testing::StatusIs(absl::StatusCode::kInternal, "not finite"));
+  mate.join();
+  const absl::Status lost = engine->Evaluate(bad.get(), {1}, {}, {});
+  EXPECT_EQ(lost.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrorInfoOf(lost).reason, "STATE_LOST");
+  ASSERT_OK_AND_ASSIGN(SlotImage image, engine->Image(*good));
+  ASSERT_OK(engine->SetImage(bad.get(), std::move(image), 3));
+  EXPECT_OK(engine->Evaluate(bad.get(), {1}, {}, {}));
+  EXPECT_OK(engine->health());
+}
+
+TEST_P(DeviceEngineTest, ADeviceThatFailsIsSaidToEveryone) {
+  const BackedModel backed = MakeBacked(GetParam(), 8, Slots(4));
+  const auto state = backed.engine->NewState();
+  ASSERT_OK(backed.engine->Evaluate(state.get(), {1, 2}, {}, {}));
+  testing::ScopedFault fault(Fault::kDeviceFails);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      const auto own = backed.engine->NewState();
+      const absl::Status status = backed.engine->Evaluate(own.get(), {1}, {}, {});
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+      EXPECT_EQ(ErrorInfoOf(status).reason, "DEVICE_FAILED");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(backed.engine->health().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(backed.engine->Image(*state), testing::StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_P(DeviceEngineTest, OptionsOutOfRangeAreNamed) {
+  EngineOptions options = Slots(0);
+  options.device = GetParam();
+  EXPECT_THAT(DeviceEngine::Create(RandomModel(1), options),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                "device slots: want 1 to 65536, got 0"));
+  options = Slots(1);
+  options.device = GetParam();
+  options.max_prompt_tokens = 63;
+  EXPECT_THAT(DeviceEngine::Create(RandomModel(1), options),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, "63"));
+}
+
+// C1 and C2 on a device, with load beside it: after any Forget a session is one that never saw what went.
+TEST_P(DeviceEngineTest, AForgottenSessionIsOneThatNeverSaw) {
+  const BackedModel backed = MakeBacked(GetParam(), 9, Slots(4));
+  std::atomic<bool> done{false};
+  std::vector<std::thread> load;
+  for (int i = 0; i < 3; ++i) {
+    load.emplace_back([&, i] {
+      while (!done.load()) {
+        auto state = ModelState::Create(backed.model, {});
+        ASSERT_OK(state);
+        ASSERT_OK((*state)->Evaluate(SampleIds(90, static_cast<uint64_t>(i))));
+        for (int t = 0; t < 20; ++t) ASSERT_OK((*state)->Evaluate({t}));
+      }
+    });
+  }
+  std::mt19937_64 random(9);
+  for (int round = 0; round < (GetParam() == DeviceKind::kCuda ? 20 : 6); ++round) {
+    SCOPED_TRACE(round);
+    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(backed.model, SessionOptions()));
+    const std::vector<int32_t> ids =
+        SampleIds(150 + static_cast<int64_t>(random() % 200), random());
+    for (size_t at = 0; at < ids.size();) {
+      const size_t count = std::min<size_t>(1 + random() % 90, ids.size() - at);
+      ASSERT_OK(
+          session->Append(absl::MakeConstSpan(ids).subspan(at, count), "", InputKind::kPrompt));
+      at += count;
+    }
+    ForgetSelector selector;
+    std::vector<int32_t> kept;
+    for (int64_t rank = 0; rank < session->num_tokens(); ++rank) {
+      if (random() % 10 == 0) {
+        selector.token_ids.push_back(session->inputs().at(rank).token_id);
+      } else {
+        kept.push_back(ids[static_cast<size_t>(rank)]);
+      }
+    }
+    ASSERT_OK_AND_ASSIGN(const ForgetResult result,
+                         session->Forget(selector, DerivedPolicy::kForgetDerived));
+    EXPECT_EQ(result.way, ForgetWay::kReevaluation);
+    ASSERT_OK_AND_ASSIGN(const auto fresh, Session::Create(backed.model, SessionOptions()));
+    ASSERT_OK(fresh->Append(kept, "", InputKind::kPrompt));
+    EXPECT_EQ(audit::ExplainDifference(session->StateParts().parts(), fresh->StateParts().parts()),
+              "");
+    EXPECT_EQ(result.digest_after, fresh->Digest());
+    EXPECT_EQ(LogitBits(session->logits()), LogitBits(fresh->logits()));
+    ExpectEqual(backed, session->state(), kept);
+  }
+  done.store(true);
+  for (std::thread& thread : load) thread.join();
+}
+
+}  // namespace
+}  // namespace lethe
