@@ -78,6 +78,11 @@ class MemoryLayer final : public DeviceLayer {
     LETHE_ASSIGN_OR_RETURN(layer->conv_parts_, PartTable<SplitPart>::From(setup.queue, conv_parts));
     LETHE_ASSIGN_OR_RETURN(layer->gate_parts_, PartTable<SplitPart>::From(setup.queue, gate_parts));
     LETHE_ASSIGN_OR_RETURN(layer->norm_parts_, PartTable<HeadsPart>::From(setup.queue, norm_parts));
+    if (join_parts.size() == 1 && join_parts[0].factor == nullptr &&
+        join_parts[0].gain == nullptr) {
+      layer->reads_ = join_parts[0].x;  // they are all there is
+      return layer;
+    }
     LETHE_ASSIGN_OR_RETURN(layer->join_parts_, PartTable<JoinPart>::From(setup.queue, join_parts));
     return layer;
   }
@@ -103,10 +108,12 @@ class MemoryLayer final : public DeviceLayer {
     for (const std::unique_ptr<DeviceGroup>& group : groups_) {
       LETHE_RETURN_IF_ERROR(group->Forward(batch));
     }
-    LETHE_RETURN_IF_ERROR(elementwise::JoinColumns(queue, join_parts_.parts.data(),
-                                                   join_parts_.size(), join_parts_.widest,
-                                                   {rows, columns_.num_reads}, all_));
-    return MatmulBatch(queue, all_, rows, weights_->wo, kActivationTerms, batch.y);
+    if (join_parts_.size() > 0) {
+      LETHE_RETURN_IF_ERROR(elementwise::JoinColumns(queue, join_parts_.parts.data(),
+                                                     join_parts_.size(), join_parts_.widest,
+                                                     {rows, columns_.num_reads}, all_));
+    }
+    return MatmulBatch(queue, reads_, rows, weights_->wo, kActivationTerms, batch.y);
   }
 
  private:
@@ -122,6 +129,7 @@ class MemoryLayer final : public DeviceLayer {
         raw_(setup.plan->Rows(columns_.num_channels)),
         convolved_(setup.plan->Rows(columns_.num_channels)),
         all_(setup.plan->Rows(columns_.num_reads)),
+        reads_(all_),
         gates_(num_gates_ > 0 ? setup.plan->Rows(num_gates_) : nullptr) {}
 
   static absl::Status Split(Queue* queue, const float* x, const elementwise::Matrix& shape,
@@ -140,6 +148,7 @@ class MemoryLayer final : public DeviceLayer {
   float* raw_;
   float* convolved_;
   float* all_;
+  const float* reads_;  // what wo multiplies
   float* gates_;
   std::vector<std::unique_ptr<DeviceGroup>> groups_;
   PartTable<SplitPart> conv_parts_;
