@@ -6,6 +6,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/on_cuda.h"
 #include "kernels/elementwise/columns_cuda.h"
+#include "kernels/elementwise/elementwise_cpu.h"
 #include "kernels/math/math.h"
 
 namespace lethe::elementwise {
@@ -125,6 +126,21 @@ absl::Status ScaleHeads(Queue* queue, const float* gate, const float* gain, Map 
     const int64_t head = i / columns;  // of the row
     const float factor = gain != nullptr ? gate[head] * gain[head % num_heads] : gate[head];
     y[i] = factor * MapOf(map, x[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NormalizeHeads(Queue* queue, const HeadsPart* parts, int64_t num_parts, int64_t widest,
+                            int64_t num_rows) {
+  CheckParts({num_rows, 1}, num_parts, widest);
+  if (num_rows == 0) return absl::OkStatus();
+  if (IsOnCuda(queue)) {
+    return LETHE_ON_CUDA(NormalizeHeadsCuda(queue, parts, num_parts, widest, num_rows));
+  }
+  for (int64_t i = 0; i < num_parts; ++i) {
+    const HeadsPart& part = parts[i];
+    const int64_t num_heads = num_rows * (part.num_columns / part.head_columns);
+    L2NormalizeRowsCpu(part.x, {num_heads, part.head_columns}, 1.0f, part.x);
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// SplitColumns, JoinColumns, SwigluColumns, ScaleHeads, GatherRows: columns of wide matrices to the arrays
+// SplitColumns, JoinColumns, SwigluColumns, ScaleHeads, NormalizeHeads, GatherRows: columns of wide matrices to the arrays
 // of single heads and back, with the maps on the way, on the queue's device.
 //
 // Equation:  SplitColumns: part.y[m][c] = f(x'[m][begin + c] + add[c]) * scale[c], x' = x, or with is_bad
@@ -6,10 +6,11 @@
 //            JoinColumns: y[m][begin + c] = part.x[m][c] * factor[m][c] * gain[c mod gain_columns].
 //            SwigluColumns: y[m][c] = silu(x[m][c]) * x[m][C + c]. ScaleHeads: y[m][h][c] = (gate[m][h] *
 //            gain[h]) * f(x[m][h][c]). GatherRows: y[m] = table[rows[m]].
+//            NormalizeHeads: in every part x[m][h] = x[m][h] / sqrt(sum x[m][h]^2 + 1e-12).
 //            What is null is left out: no sum, no product.
 // Shapes:    x of SplitColumns, y of JoinColumns: [num_rows][num_columns], a part's array [num_rows][its
 //            num_columns], factor too; add, scale: [its num_columns]. SwigluColumns: x [num_rows][2 C].
-//            f32 row-major; any sizes >= 1, num_rows 0 is a no-op.
+//            A HeadsPart: [num_rows][num_columns], heads of head_columns. f32 row-major; any sizes >= 1, num_rows 0 is a no-op.
 // Units:     none.
 // Requires:  parts on the queue's device, within the matrix; `widest` no less than a part's num_columns;
 //            num_parts <= 65535, fewer than 2^31 elements (LETHE_CHECK of what the host sees); outputs
@@ -51,6 +52,12 @@ struct JoinPart {
   int64_t gain_columns = 1;
 };
 
+struct HeadsPart {
+  float* x = nullptr;
+  int64_t num_columns = 0;
+  int64_t head_columns = 1;
+};
+
 absl::Status SplitColumns(Queue* queue, const float* x, const Matrix& shape, const SplitPart* parts,
                           int64_t num_parts, int64_t widest, uint8_t* is_bad);
 absl::Status JoinColumns(Queue* queue, const JoinPart* parts, int64_t num_parts, int64_t widest,
@@ -60,6 +67,8 @@ absl::Status SwigluColumns(Queue* queue, const float* x, const Matrix& shape, fl
 // shape: of x; f is Sigmoid or nothing.
 absl::Status ScaleHeads(Queue* queue, const float* gate, const float* gain, Map map, const float* x,
                         const Matrix& shape, int64_t num_heads, float* y);
+absl::Status NormalizeHeads(Queue* queue, const HeadsPart* parts, int64_t num_parts, int64_t widest,
+                            int64_t num_rows);
 // shape: of y.
 absl::Status GatherRows(Queue* queue, const float* table, const int32_t* rows, const Matrix& shape,
                         float* y);

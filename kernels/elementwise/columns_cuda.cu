@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise/columns_cuda.h"
+#include "kernels/math/math.h"
 #include "kernels/math/math_cuda.cuh"
 
 namespace lethe::elementwise {
@@ -118,6 +119,32 @@ __global__ void __launch_bounds__(kThreads)
   y[i] = factor * MapOf(map, x[i]);
 }
 
+// Eight threads a head, in the lanes and the tree of kernels/math's Dot. grid: [heads of the part with the
+// most, by kThreads / 8, at most kBlocksMax][parts].
+__global__ void __launch_bounds__(kThreads)
+    NormalizeHeadsKernel(const HeadsPart* parts, int64_t num_rows) {
+  const HeadsPart part = parts[blockIdx.y];
+  const auto columns = static_cast<int>(part.head_columns);
+  const int64_t num_heads = num_rows * (part.num_columns / part.head_columns);
+  const int lane = static_cast<int>(threadIdx.x) % 8;
+  constexpr int kHeads = kThreads / 8;  // of a block; all of its threads meet in the tree
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kHeads; first < num_heads;
+       first += static_cast<int64_t>(gridDim.x) * kHeads) {
+    const int64_t head = first + threadIdx.x / 8;
+    const bool is_there = head < num_heads;
+    float* x = part.x + head * columns;
+    float sum = 0.0f;
+    if (is_there) {
+#pragma unroll 8
+      for (int i = lane; i < columns; i += 8) sum = fmaf(x[i], x[i], sum);
+    }
+    const float root = sqrtf(cuda::SumTree(sum) + kL2Epsilon);
+    if (!is_there) continue;
+#pragma unroll 8
+    for (int i = lane; i < columns; i += 8) x[i] = x[i] / root;
+  }
+}
+
 // grid: elements by kThreads.
 __global__ void __launch_bounds__(kThreads)
     GatherRowsKernel(const float* table, const int32_t* rows, unsigned size, unsigned num_columns,
@@ -166,6 +193,15 @@ absl::Status ScaleHeadsCuda(Queue* queue, const float* gate, const float* gain, 
       gate, gain, map, x, static_cast<unsigned>(shape.size()),
       static_cast<unsigned>(shape.num_columns / num_heads), static_cast<unsigned>(num_heads), y);
   return queue->LaunchStatus("scale heads");
+}
+
+absl::Status NormalizeHeadsCuda(Queue* queue, const HeadsPart* parts, int64_t num_parts,
+                                int64_t widest, int64_t num_rows) {
+  // Heads have at least 8 columns: as many threads as columns are enough.
+  const int64_t blocks = std::min<int64_t>(kBlocksMax, Blocks(num_rows * widest));
+  NormalizeHeadsKernel<<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(num_parts)),
+                         kThreads, 0, queue->stream()>>>(parts, num_rows);
+  return queue->LaunchStatus("normalise heads");
 }
 
 absl::Status GatherRowsCuda(Queue* queue, const float* table, const int32_t* rows,

@@ -23,6 +23,8 @@ absl::Status JoinColumnsCuda(Queue* queue, const JoinPart* parts, int64_t num_pa
 absl::Status SwigluColumnsCuda(Queue* queue, const float* x, const Matrix& shape, float* y);
 absl::Status ScaleHeadsCuda(Queue* queue, const float* gate, const float* gain, Map map,
                             const float* x, const Matrix& shape, int64_t num_heads, float* y);
+absl::Status NormalizeHeadsCuda(Queue* queue, const HeadsPart* parts, int64_t num_parts,
+                                int64_t widest, int64_t num_rows);
 absl::Status GatherRowsCuda(Queue* queue, const float* table, const int32_t* rows,
                             const Matrix& shape, float* y);
 

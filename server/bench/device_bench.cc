@@ -61,13 +61,27 @@ class DeviceBench {
     LETHE_ASSIGN_OR_RETURN(bench->model_, DeviceModel::Create(queue, model));
     const int32_t most = *std::max_element(options.batches.begin(), options.batches.end());
     LETHE_ASSIGN_OR_RETURN(bench->pool_, StatePool::Create(bench->model_.get(), most));
-    LETHE_ASSIGN_OR_RETURN(bench->forward_,
-                           DeviceForward::Create(bench->model_.get(), bench->pool_.get(),
-                                                 {kMaxTokens, most, options.uses_graphs}));
     return bench;
   }
 
   absl::Status Run() {
+    PrintModel();
+    for (const bool uses_graphs : options_.uses_graphs) {
+      forward_ = nullptr;  // before the next one: both would need the room
+      LETHE_ASSIGN_OR_RETURN(forward_,
+                             DeviceForward::Create(model_.get(), pool_.get(),
+                                                   {kMaxTokens, pool_->num_slots(), uses_graphs}));
+      std::printf("  steps %s\n", uses_graphs ? "recorded" : "launched one by one");
+      for (const int32_t batch : options_.batches) LETHE_RETURN_IF_ERROR(RunBatch(batch));
+      LETHE_RETURN_IF_ERROR(forward_->Wipe());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  explicit DeviceBench(const DeviceBenchOptions& options) : options_(options) {}
+
+  void PrintModel() const {
     const ModelConfig& config = model_->model().config();
     std::printf(
         "%s: %zu layers, width %lld, %.1f M weights in %.1f MB, %.3f MB of state a session\n",
@@ -77,12 +91,7 @@ class DeviceBench {
         1e-6 * static_cast<double>(model_->slot_bytes()));
     std::printf("  %5s %9s %9s %10s %10s %9s %7s %11s %11s\n", "B", "ms/step", "+logits", "tok/s",
                 "+logits", "MB moved", "bound", "prefill ms", "tok/s");
-    for (const int32_t batch : options_.batches) LETHE_RETURN_IF_ERROR(RunBatch(batch));
-    return forward_->Wipe();
   }
-
- private:
-  explicit DeviceBench(const DeviceBenchOptions& options) : options_(options) {}
 
   absl::Status RunBatch(int32_t batch) {
     const ModelConfig& config = model_->model().config();
@@ -178,9 +187,8 @@ class DeviceBench {
 
 absl::Status RunDeviceBench(const DeviceBenchOptions& options) {
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Queue> queue, Queue::Create(options.device));
-  std::printf("machine: %s; device: %s; graphs %s; %lld tokens before the steps\n",
-              MachineName().c_str(), DescribeDevices().back().name.c_str(),
-              options.uses_graphs ? "on" : "off", static_cast<long long>(options.prefix_tokens));
+  std::printf("machine: %s; device: %s; %lld tokens before the steps\n", MachineName().c_str(),
+              DescribeDevices().back().name.c_str(), static_cast<long long>(options.prefix_tokens));
   for (const DeviceBenchModel& model : DeviceBenchModels()) {
     if (!absl::StrContains(model.name, options.filter)) continue;
     LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBench> bench,

@@ -28,10 +28,10 @@ struct DeviceBenchOptions {
   DeviceKind device = DeviceKind::kCuda;
   std::string filter;  // models whose name holds this text; empty takes all
   std::vector<int32_t> batches = {1, 16, 64, 256};
-  int64_t prefix_tokens = 256;         // a session has taken before its first step
-  double seconds = 0.4;                // of steps per measurement
-  double bound_bytes_per_s = 4.25e12;  // what a copy reaches on one H200
-  bool uses_graphs = true;
+  int64_t prefix_tokens = 256;                    // a session has taken before its first step
+  double seconds = 0.2;                           // of steps per measurement
+  double bound_bytes_per_s = 4.25e12;             // what a copy reaches on one H200
+  std::vector<bool> uses_graphs = {true, false};  // of decode steps, one table each
 };
 
 absl::Status RunDeviceBench(const DeviceBenchOptions& options);

@@ -76,6 +76,9 @@ class OvqGroup final : public DeviceGroup {
     q_ = split(columns.q_begin, columns.num_keys);
     k_ = split(columns.k_begin, columns.num_keys);
     v_ = split(columns.v_begin, columns.num_values);
+    for (float* keys : {q_, k_}) {
+      setup.norm_parts->push_back({keys, columns.num_keys, shape_.key_dim});
+    }
     out_ = AddJoin(setup, nullptr, nullptr);
     logit_scales_ = setup.weights->logit_scales.data();
     const SlotArrays& arrays = *setup.layer->arrays;
@@ -91,10 +94,6 @@ class OvqGroup final : public DeviceGroup {
 
   absl::Status Forward(const ForwardBatch& batch) const override {
     const int64_t rows = batch.sequences.num_tokens;
-    for (float* keys : {q_, k_}) {
-      LETHE_RETURN_IF_ERROR(elementwise::L2NormalizeRows(
-          batch.queue, keys, {rows * num_heads_, shape_.key_dim}, 1.0f, keys));
-    }
     OvqBatchSize size{num_heads_,
                       batch.sequences.num_sequences,
                       rows,

@@ -3,11 +3,11 @@
 //
 // Equation:  docs/model-format.md 2.3, from the convolved q, k, v and the products of w_gates to o_G.
 // Shapes:    the group takes its columns from the layer's rows by the parts that it adds to conv_parts (of
-//            [num_tokens][num_channels]) and gate_parts, and gives its reads by the part that it adds to
+//            [num_tokens][num_channels]) and gate_parts, has heads of them l2-normalised by norm_parts, and gives its reads by the part that it adds to
 //            join_parts.
 // Units:     none.
-// Requires:  GroupSetup's pointers outlive the group, except those that it adds to. Parts are split before
-//            Forward, joined after it.
+// Requires:  GroupSetup's pointers outlive the group, except those that it adds to. Parts are split and
+//            normalised before Forward, joined after it.
 // Rejects:   Forward: INTERNAL when a launch fails.
 // Effects:   Forward enqueues the work that moves the slots' states on.
 // Numerics:  as device_forward.h.
@@ -35,6 +35,7 @@ struct GroupSetup {
   int64_t first_read = 0;                        // column of the group's reads
   std::vector<elementwise::SplitPart>* conv_parts = nullptr;
   std::vector<elementwise::SplitPart>* gate_parts = nullptr;
+  std::vector<elementwise::HeadsPart>* norm_parts = nullptr;
   std::vector<elementwise::JoinPart>* join_parts = nullptr;
 };
 

@@ -1,8 +1,9 @@
 // DeviceLayer, ForwardBatch, BufferPlan: one layer's pass over a batch, and the buffers it works in; internal
 // to server/device.
 //
-// Equation:  docs/model-format.md 2.1-2.3, residual added in place.
-// Shapes:    x: [num_tokens][width] f32; a buffer: [max_tokens][columns] f32, rows one behind the other
+// Equation:  docs/model-format.md 2.1-2.3. The residual stream is x + y: a layer adds y to x where it norms the
+//            sum, and leaves in y what it adds itself; the first layer finds nothing in y.
+// Shapes:    x, y: [num_tokens][width] f32; a buffer: [max_tokens][columns] f32, rows one behind the other
 //            from the first.
 // Units:     tokens.
 // Requires:  weights, config and pools outlive the layer. Every layer takes its buffers from the start of
@@ -45,6 +46,7 @@ struct ForwardBatch {
   int64_t most_tokens_after = 0;     // of a sequence: its rank plus its tokens
   absl::Span<SvSession* const> sv;   // by sequence; on the host
   float* x = nullptr;
+  float* y = nullptr;
   uint8_t* is_bad = nullptr;  // [num_tokens]
 };
 
@@ -85,6 +87,7 @@ struct LayerSetup {
   const LayerParts* parts = nullptr;
   int64_t width = 0;
   float norm_eps = 0.0f;
+  bool is_first = false;
   int64_t max_tokens = 0;  // of a call; of a session: most_tokens
   int64_t max_sequences = 0;
   int64_t most_tokens = 0;
@@ -96,6 +99,10 @@ class DeviceLayer {
   virtual ~DeviceLayer() = default;
   virtual absl::Status Forward(const ForwardBatch& batch) const = 0;
 };
+
+// normed = rms_norm(x + y), x + y in x; where `is_first` there is no y yet.
+absl::Status NormResidual(const ForwardBatch& batch, bool is_first, const DeviceArray<float>& gain,
+                          float norm_eps, float* normed);
 
 absl::StatusOr<std::unique_ptr<DeviceLayer>> MakeLocalLayer(const LayerSetup& setup,
                                                             const LocalLayerConfig& config,

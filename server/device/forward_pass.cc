@@ -46,6 +46,7 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceLayer>>> MakeLayers(const Devic
     const auto& weights = model.layer(i).layer;
     setup.plan->Restart();
     setup.parts = &layout.layers()[i];
+    setup.is_first = i == 0;
     std::unique_ptr<DeviceLayer> layer;
     if (const auto* local = std::get_if<LocalLayerConfig>(&config.layers[i])) {
       LETHE_ASSIGN_OR_RETURN(layer,
@@ -107,6 +108,7 @@ absl::Status ForwardPass::Allocate(const BufferPlan& plan) {
                          BatchMetadata::Create(queue_, limits_.max_tokens, limits_.max_sequences));
   LETHE_ASSIGN_OR_RETURN(activations_, DeviceArray<std::byte>::Zeros(queue_, plan.most_bytes()));
   LETHE_ASSIGN_OR_RETURN(x_, DeviceArray<float>::Zeros(queue_, max_tokens * row));
+  LETHE_ASSIGN_OR_RETURN(y_, DeviceArray<float>::Zeros(queue_, max_tokens * row));
   LETHE_ASSIGN_OR_RETURN(picked_, DeviceArray<float>::Zeros(queue_, num_rows * row));
   LETHE_ASSIGN_OR_RETURN(results_, DeviceArray<std::byte>::Zeros(queue_, result_bytes));
   LETHE_ASSIGN_OR_RETURN(results_on_host_, HostArray<std::byte>::Zeros(queue_, result_bytes));
@@ -201,6 +203,7 @@ absl::Status ForwardPass::Layers(int64_t most_tokens_after) {
   batch.most_tokens_after = most_tokens_after;
   batch.sv = sv_;
   batch.x = x_.data();
+  batch.y = y_.data();
   batch.is_bad = is_bad();
   const elementwise::Matrix shape = {batch.sequences.num_tokens, width()};
   LETHE_RETURN_IF_ERROR(queue_->SetZero(is_bad(), static_cast<size_t>(shape.num_rows)));
@@ -209,6 +212,7 @@ absl::Status ForwardPass::Layers(int64_t most_tokens_after) {
   for (const std::unique_ptr<DeviceLayer>& layer : layers_) {
     LETHE_RETURN_IF_ERROR(layer->Forward(batch));
   }
+  LETHE_RETURN_IF_ERROR(elementwise::Add(queue_, y_.data(), shape.size(), x_.data()));
   return elementwise::MarkNonFinite(queue_, x_.data(), shape, is_bad());
 }
 
@@ -258,6 +262,7 @@ absl::Status ForwardPass::Wipe() {
     LETHE_RETURN_IF_ERROR(queue_->SetZero(activations_.data(), activations_.size()));
   }
   LETHE_RETURN_IF_ERROR(queue_->SetZero(x_.data(), x_.size() * sizeof(float)));
+  LETHE_RETURN_IF_ERROR(queue_->SetZero(y_.data(), y_.size() * sizeof(float)));
   LETHE_RETURN_IF_ERROR(queue_->SetZero(picked_.data(), picked_.size() * sizeof(float)));
   LETHE_RETURN_IF_ERROR(queue_->SetZero(results_.data(), results_.size()));
   explicit_bzero(results_on_host_.data(), results_on_host_.size());

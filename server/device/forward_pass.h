@@ -91,7 +91,8 @@ class ForwardPass {
   std::vector<SvSession*> sv_;             // of this pass, by sequence
   std::vector<Destination> destinations_;  // of this pass, by row of logits
   DeviceArray<std::byte> activations_;
-  DeviceArray<float> x_;
+  DeviceArray<float> x_;  // the residual stream is x + y (device_layer.h)
+  DeviceArray<float> y_;
   DeviceArray<float> picked_;  // rows of x whose logits are asked for
   // is_bad, then rows of logits: on the device, and what came back of them.
   DeviceArray<std::byte> results_;

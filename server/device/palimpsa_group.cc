@@ -3,7 +3,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "kernels/palimpsa/palimpsa_batch.h"
-#include "kernels/rms_norm/rms_norm_batch.h"
+#include "kernels/rms_norm/residual_norm.h"
 #include "server/device/device_group.h"
 
 namespace lethe {
@@ -27,6 +27,11 @@ class PalimpsaGroup final : public DeviceGroup {
     q_ = split(columns.q_begin, columns.num_keys);
     k_ = split(columns.k_begin, columns.num_keys);
     x_ = split(columns.v_begin, num_values_);
+    if (is_d_) {
+      for (float* keys : {q_, k_}) {
+        setup.norm_parts->push_back({keys, columns.num_keys, shape_.key_dim});
+      }
+    }
     SplitGates(setup);
     write_ = setup.layer->plan->Rows(num_values_);
     if (setup.config->metaplasticity) precision_ = setup.layer->plan->Rows(num_values_);
@@ -37,12 +42,6 @@ class PalimpsaGroup final : public DeviceGroup {
 
   absl::Status Forward(const ForwardBatch& batch) const override {
     const int64_t rows = batch.sequences.num_tokens;
-    if (is_d_) {
-      for (float* keys : {q_, k_}) {
-        LETHE_RETURN_IF_ERROR(elementwise::L2NormalizeRows(
-            batch.queue, keys, {rows * shape_.num_heads, shape_.key_dim}, 1.0f, keys));
-      }
-    }
     const Matrix values = {rows, num_values_};
     if (precision_ != nullptr) {
       LETHE_RETURN_IF_ERROR(
@@ -100,12 +99,13 @@ class PalimpsaGroup final : public DeviceGroup {
 
   // o + D x, then norm and gate in the order of the kind; of palimpsa_d the gate is the join's.
   absl::Status Finish(Queue* queue, const Matrix& values) const {
-    LETHE_RETURN_IF_ERROR(
-        elementwise::AddSkip(queue, weights_->skip.data(), x_, values, shape_.num_heads, out_));
-    if (!is_d_) LETHE_RETURN_IF_ERROR(elementwise::Multiply(queue, z_, values.size(), out_));
-    const auto num_channels = static_cast<int64_t>(weights_->out_norm.size());
-    return RmsNormBatch(queue, out_, values.size() / num_channels, weights_->out_norm.data(),
-                        num_channels, norm_eps_, out_);
+    SkipShape shape;
+    shape.num_rows = values.num_rows;
+    shape.num_heads = shape_.num_heads;
+    shape.head_columns = shape_.value_dim;
+    shape.num_channels = static_cast<int64_t>(weights_->out_norm.size());
+    return SkipNormBatch(queue, shape, weights_->skip.data(), x_, is_d_ ? nullptr : z_,
+                         weights_->out_norm.data(), norm_eps_, out_);
   }
 
   const DevicePalimpsaWeights* weights_;

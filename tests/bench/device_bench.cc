@@ -1,4 +1,4 @@
-// device_bench [cuda|cpu] [MODEL] [graphs|plain] [B,B,…] [PREFIX]: whole models on a device without a server around them
+// device_bench [cuda|cpu] [MODEL] [both|graphs|plain] [B,B,…] [PREFIX]: whole models on a device without a server around them
 // (server/bench/device_bench.h), in a program without gRPC that a machine with a GPU and nothing else can run (tests/gpu_bundle).
 #include "server/bench/device_bench.h"
 
@@ -11,7 +11,9 @@ int main(int argc, char** argv) {
   lethe::bench::DeviceBenchOptions options;
   if (argc > 1 && std::string(argv[1]) == "cpu") options.device = lethe::DeviceKind::kCpu;
   if (argc > 2) options.filter = argv[2];
-  if (argc > 3) options.uses_graphs = std::string(argv[3]) != "plain";
+  if (argc > 3 && std::string(argv[3]) != "both") {
+    options.uses_graphs = {std::string(argv[3]) == "graphs"};
+  }
   if (argc > 4) {
     options.batches.clear();
     std::istringstream list(argv[4]);

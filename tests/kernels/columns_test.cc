@@ -185,5 +185,29 @@ TEST_P(ColumnsTest, SwigluHeadsAndRows) {
   EXPECT_EQ(BitsOf(OnHost(y)), BitsOf(gathered));
 }
 
+TEST_P(ColumnsTest, HeadsOfEveryPartAreNormalized) {
+  for (const int64_t num_rows : {1, 3, 300}) {
+    SCOPED_TRACE(num_rows);
+    std::vector<std::vector<float>> want = {RandomValues(num_rows * 24, 11),
+                                            RandomValues(num_rows * 128, 12)};
+    std::vector<DeviceArray<float>> x;
+    std::vector<elementwise::HeadsPart> parts;
+    for (std::vector<float>& values : want) {
+      const int64_t columns = std::ssize(values) / num_rows;
+      const int64_t head_columns = columns == 24 ? 8 : 64;
+      x.push_back(OnDevice(values));
+      parts.push_back({x.back().data(), columns, head_columns});
+      for (int64_t i = 0; i < std::ssize(values); i += head_columns) {
+        const auto head = absl::MakeSpan(values).subspan(static_cast<size_t>(i),
+                                                         static_cast<size_t>(head_columns));
+        L2Normalize(head, head);
+      }
+    }
+    const DeviceArray<elementwise::HeadsPart> device_parts = OnDevice(parts);
+    ASSERT_TRUE(elementwise::NormalizeHeads(queue(), device_parts.data(), 2, 128, num_rows).ok());
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(BitsOf(OnHost(x[i])), BitsOf(want[i])) << i;
+  }
+}
+
 }  // namespace
 }  // namespace lethe
