@@ -302,7 +302,10 @@ absl::Status Run(const ServerOptions& options) {
   if (!options.metrics_address.empty() && !options.check) {
     LETHE_ASSIGN_OR_RETURN(metrics, MetricsServer::Start(options.metrics_address));
   }
-  ServerCore core(options.compute_threads, options.max_sessions);
+  // A stream on a device waits for its step, not for a processor.
+  const int slots = options.device.is_batched() ? static_cast<int>(2 * options.device.max_batch)
+                                                : options.compute_threads;
+  ServerCore core(slots, options.max_sessions);
   core.SetLimits(options.limits);
   core.on_failure = EndProcess;
   core.max_vectors = options.max_vectors;
@@ -311,6 +314,7 @@ absl::Status Run(const ServerOptions& options) {
   LETHE_ASSIGN_OR_RETURN(LogPolicy log_policy, PolicyOf(options));
   if (options.check && !std::filesystem::exists(options.data_directory)) {
     LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
+    LETHE_RETURN_IF_ERROR(AttachDevices(options.device, core.models, EndProcess).status());
     std::printf("the configuration is valid; there is no data directory yet\n");
     return absl::OkStatus();
   }
@@ -330,6 +334,7 @@ absl::Status Run(const ServerOptions& options) {
   core.record_spki = data->record_spki();
   LETHE_RETURN_IF_ERROR(LoadModels(options, &core));
   NumericsId();  // the self-test runs before the first call, not in it
+  LETHE_ASSIGN_OR_RETURN(core.devices, AttachDevices(options.device, core.models, EndProcess));
   LETHE_ASSIGN_OR_RETURN(const RecoverySummary summary, Recover(*data, &core));
   if (options.check) return Check(summary, core);
   return ServeUntilSignal(options, signals, *data, metrics.get(), &core);

@@ -218,6 +218,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
                  "Evaluations that may run at once; the others wait in order")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  AddDeviceOptions(&app, &options->device);
   AddSessionOptions(&app, options);
   app.add_option("--max-message-bytes", options->max_message_bytes, "Largest request")
       ->check(CLI::Range(1 << 16, 1 << 30))

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "server/device_options.h"
 #include "server/diagnostics/log.h"
 #include "server/identity_options.h"
 #include "server/limits/limits.h"
@@ -38,6 +39,7 @@ struct ServerOptions {
   std::string rotate_log_key;  // the new origin
   std::string restore_log;     // likewise
   int compute_threads = 1;
+  DeviceOptions device;
   bool no_model = false;  // vector sessions only
   bool check = false;     // read what is stored, report, end
   int64_t max_sessions = 256;

@@ -55,6 +55,8 @@ struct EngineOptions {
   int32_t num_slots = 64;           // 1 ... 65536
   int64_t max_batch = 256;          // 1 ... 4096 decoders a step
   int64_t max_prompt_tokens = 512;  // 64 ... 32768 of a step
+  // Called once, by the owner thread, when the device has failed and those who waited know.
+  std::function<void(const absl::Status&)> on_failure;
 };
 
 // A session's streaming state: in a slot or an image on the host.
@@ -207,6 +209,7 @@ class DeviceEngine : public std::enable_shared_from_this<DeviceEngine> {
   absl::Status health_ ABSL_GUARDED_BY(mutex_);
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_reported_ ABSL_GUARDED_BY(mutex_) = false;  // on_failure was called
   std::thread owner_;
 };
 

@@ -25,6 +25,10 @@ void DeviceEngine::RunLoop() {
       RunJobs();
     } else if (!health_.ok()) {
       FailAll();
+      if (options_.on_failure && !is_reported_) {
+        is_reported_ = true;
+        options_.on_failure(health_);
+      }
       if (is_stopping_) return;
       work_.Wait(&mutex_);
     } else if (!requests_.empty()) {

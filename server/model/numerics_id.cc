@@ -135,15 +135,12 @@ void AddVectors(ByteWriter* out) {
 }
 
 audit::Sha256Digest ComputeNumericsId() {
-  const absl::StatusOr<ModelConfig> config = ParseModelConfig(kSelfTestConfig);
-  LETHE_CHECK(config.ok());
-  const auto model = Model::Create(*config, SyntheticTensors(*config, 1));
+  const ModelConfig config = SelfTestConfig();
+  const auto model = Model::Create(config, SyntheticTensors(config, 1));
   LETHE_CHECK(model.ok());
   auto state = CpuModelState::Create(*model, {});
   LETHE_CHECK(state.ok());
-  std::vector<int32_t> vocab_ids;
-  vocab_ids.reserve(kSelfTestTokens);
-  for (int i = 0; i < kSelfTestTokens; ++i) vocab_ids.push_back((i * i + i / 7) % 40);
+  const std::vector<int32_t> vocab_ids = SelfTestTokens();
   const std::shared_ptr<const ModelSnapshot> start = (*state)->Snapshot();
   std::vector<float> logits(vocab_ids.size() * 40);
   LETHE_CHECK((*state)->EvaluateWithLogits(vocab_ids, absl::MakeSpan(logits)).ok());
@@ -161,6 +158,19 @@ audit::Sha256Digest ComputeNumericsId() {
 }
 
 }  // namespace
+
+ModelConfig SelfTestConfig() {
+  absl::StatusOr<ModelConfig> config = ParseModelConfig(kSelfTestConfig);
+  LETHE_CHECK(config.ok());
+  return *std::move(config);
+}
+
+std::vector<int32_t> SelfTestTokens() {
+  std::vector<int32_t> vocab_ids;
+  vocab_ids.reserve(kSelfTestTokens);
+  for (int i = 0; i < kSelfTestTokens; ++i) vocab_ids.push_back((i * i + i / 7) % 40);
+  return vocab_ids;
+}
 
 const audit::Sha256Digest& NumericsId() {
   if (FaultActive(Fault::kConstantChanged)) {

@@ -14,14 +14,21 @@
 #ifndef LETHE_SERVER_MODEL_NUMERICS_ID_H_
 #define LETHE_SERVER_MODEL_NUMERICS_ID_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "audit/crypto/sha256.h"
+#include "server/model/config.h"
 
 namespace lethe {
 
 // The CPU's.
 const audit::Sha256Digest& NumericsId();
+
+// The model and the tokens of the self-test.
+ModelConfig SelfTestConfig();
+std::vector<int32_t> SelfTestTokens();
 
 // Two that are equal give the same bits: what a session's state digest begins with.
 struct Numerics {

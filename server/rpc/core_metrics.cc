@@ -1,5 +1,6 @@
 #include "server/rpc/core_metrics.h"
 
+#include <functional>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -72,6 +73,30 @@ void WriteLoad(const ServerCore& core, MetricsPage* page) {
                 svdd::NumFallbacks());
 }
 
+void WriteDevices(const ServerCore& core, MetricsPage* page) {
+  if (core.devices.empty()) return;
+  const auto family = [&](absl::string_view name, absl::string_view type, absl::string_view help,
+                          const std::function<int64_t(const DeviceEngine&)>& value) {
+    page->Family(name, type, help);
+    for (const std::shared_ptr<DeviceBackend>& backend : core.devices) {
+      const DeviceEngine& engine = *backend->engine();
+      page->Sample({{"model", engine.model().config().name}}, static_cast<double>(value(engine)));
+    }
+  };
+  family("lethe_device_slots", "gauge", "Sessions whose states fit into the device's memory.",
+         [](const DeviceEngine& engine) { return engine.options().num_slots; });
+  family("lethe_device_slots_in_use", "gauge", "Sessions whose states are in the device's memory.",
+         [](const DeviceEngine& engine) { return engine.counters().slots_in_use; });
+  family("lethe_device_spills_total", "counter", "States that moved to the host for others.",
+         [](const DeviceEngine& engine) { return engine.counters().num_spills; });
+  family("lethe_device_steps_total", "counter", "Passes over the model.",
+         [](const DeviceEngine& engine) { return engine.counters().num_steps; });
+  family("lethe_device_tokens_total", "counter", "Tokens that these took in.",
+         [](const DeviceEngine& engine) { return engine.counters().num_tokens; });
+  family("lethe_device_decoded_tokens_total", "counter", "Of them, single tokens of streams.",
+         [](const DeviceEngine& engine) { return engine.counters().num_decoded; });
+}
+
 void WriteLog(const ServerCore& core, const MetricsPlaces& places, MetricsPage* page) {
   if (core.trail.log != nullptr) {
     page->Gauge("lethe_audit_log_leaves", "Records in the audit log.",
@@ -98,6 +123,7 @@ std::string CoreMetrics(const ServerCore& core, const MetricsPlaces& places) {
   page.Sample({{"version", places.version}}, 1);
   core.metrics->WriteTo(&page);
   WriteLoad(core, &page);
+  WriteDevices(core, &page);
   WriteSessions(core.sessions, &page);
   WriteLog(core, places, &page);
   WriteProcessMetrics(&page);

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 
 #include "server/certification/audit_trail.h"
+#include "server/device/device_model_state.h"
 #include "server/forget_subject/subject_forgetter.h"
 #include "server/identity/authenticator.h"
 #include "server/limits/call_admission.h"
@@ -48,6 +49,8 @@ struct ServerCore {
   std::unique_ptr<CallAdmission> admission;  // never null
   const std::unique_ptr<ServerMetrics> metrics = std::make_unique<ServerMetrics>();
   ModelSet models;
+  std::vector<std::shared_ptr<DeviceBackend>>
+      devices;  // of the models, when not each stream computes on its own
   ComputeScheduler scheduler;
   SessionRegistry sessions;
   size_t stored_input_bytes = kDefaultStoredInputBytes;  // of each new session

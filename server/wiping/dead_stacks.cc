@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <csignal>
 #include <ctime>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include <semaphore.h>
@@ -11,6 +13,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/fault.h"
 #include "kernels/base/mutex.h"
+#include "kernels/base/status_macros.h"
 
 // Zeros zmm16 to zmm31, which vzeroall leaves. The C library copies through them where the processor has them, and the kernel
 // writes a waiting thread's registers to its stack when it handles a signal. In assembly, so that no compiler reasons
@@ -105,6 +108,17 @@ void InstallHandler() {
   static_cast<void>(installed);
 }
 
+// What AlsoWipe was given.
+struct OtherMemory {
+  Mutex mutex;
+  std::vector<std::function<absl::Status()>> wipes ABSL_GUARDED_BY(mutex);
+};
+
+OtherMemory& Others() {
+  static OtherMemory* const others = new OtherMemory;
+  return *others;
+}
+
 }  // namespace
 
 KnownStack::KnownStack() : thread_(pthread_self()) {
@@ -131,7 +145,18 @@ void WipeOwnDeadStack() {
   WipeFrom(stack_low != 0 ? stack_low : LowestOfOwnStack());
 }
 
+void AlsoWipe(std::function<absl::Status()> wipe) {
+  MutexLock lock(&Others().mutex);
+  Others().wipes.push_back(std::move(wipe));
+}
+
 absl::Status WipeDeadStacks() {
+  std::vector<std::function<absl::Status()>> wipes;
+  {
+    MutexLock lock(&Others().mutex);
+    wipes = Others().wipes;
+  }
+  for (const std::function<absl::Status()>& wipe : wipes) LETHE_RETURN_IF_ERROR(wipe());
   if (FaultActive(Fault::kDeadStacksKept)) return absl::OkStatus();
   Stacks& stacks = All();
   {

@@ -5,7 +5,7 @@
 // Units:     none.
 // Requires:  KnownStack: one object per thread, made and destroyed by that thread, which outlives everything on its
 //            stack that is to be wiped.
-// Rejects:   WipeDeadStacks: UNAVAILABLE when a thread has not answered within kWipeSeconds.
+// Rejects:   WipeDeadStacks: UNAVAILABLE when a thread has not answered within kWipeSeconds; what AlsoWipe's say.
 // Effects:   WipeDeadStacks: zeros below the stack pointer of the caller and of every other thread that has a
 //            KnownStack. The others do it in a signal handler (SIGRTMIN + 6, installed with SA_RESTART at the first
 //            KnownStack), so calls of the system that are never restarted may end with EINTR once. Whole pages are
@@ -18,6 +18,7 @@
 #define LETHE_SERVER_WIPING_DEAD_STACKS_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include <pthread.h>
@@ -35,12 +36,15 @@ class KnownStack {
 
  private:
   friend absl::Status WipeDeadStacks();
+
   const pthread_t thread_;
   KnownStack* previous_ = nullptr;
   KnownStack* next_ = nullptr;
 };
 
 absl::Status WipeDeadStacks();
+// WipeDeadStacks calls it first, from now on: for memory that is no thread's stack and outlives what used it.
+void AlsoWipe(std::function<absl::Status()> wipe);
 void WipeOwnDeadStack();
 // Of the calling thread.
 bool OwnStackIsKnown();
