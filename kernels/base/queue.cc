@@ -14,6 +14,20 @@ namespace {
 
 constexpr std::align_val_t kAlignment{256};
 
+absl::StatusOr<void*> AllocateOnHost(size_t bytes) {
+  void* data = ::operator new(bytes, kAlignment, std::nothrow);
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no host memory for ", bytes, " bytes"));
+  }
+  std::memset(data, 0, bytes);
+  return data;
+}
+
+void FreeOnHost(void* data, size_t bytes) {
+  explicit_bzero(data, bytes);
+  ::operator delete(data, kAlignment);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(DeviceKind kind) {
@@ -50,12 +64,7 @@ absl::Status Queue::LaunchStatus(const char* kernel) const {
 absl::StatusOr<void*> Queue::Allocate(size_t bytes) {
   LETHE_CHECK(bytes > 0);
   if (kind_ == DeviceKind::kCuda) return CudaAllocate(stream_, bytes);
-  void* data = ::operator new(bytes, kAlignment, std::nothrow);
-  if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no host memory for ", bytes, " bytes"));
-  }
-  std::memset(data, 0, bytes);
-  return data;
+  return AllocateOnHost(bytes);
 }
 
 void Queue::Free(void* data, size_t bytes) {
@@ -63,8 +72,20 @@ void Queue::Free(void* data, size_t bytes) {
     CudaFree(stream_, data, bytes);
     return;
   }
-  explicit_bzero(data, bytes);
-  ::operator delete(data, kAlignment);
+  FreeOnHost(data, bytes);
+}
+
+absl::StatusOr<void*> Queue::AllocateHost(size_t bytes) {
+  LETHE_CHECK(bytes > 0);
+  return kind_ == DeviceKind::kCuda ? CudaAllocateHost(bytes) : AllocateOnHost(bytes);
+}
+
+void Queue::FreeHost(void* data, size_t bytes) {
+  if (kind_ == DeviceKind::kCuda) {
+    CudaFreeHost(stream_, data, bytes);
+    return;
+  }
+  FreeOnHost(data, bytes);
 }
 
 absl::Status Queue::CopyToDevice(const void* host, size_t bytes, void* device) {

@@ -1,6 +1,7 @@
-// Queue, DeviceArray: work in order on one device, host or CUDA, and memory that it can reach.
+// Queue, DeviceArray, HostArray: work in order on one device, host or CUDA, and memory that it can reach.
 //
-// Shapes:   a DeviceArray<T> is [size], contiguous, aligned to 256 bytes.
+// Shapes:   a DeviceArray<T> is [size], contiguous, aligned to 256 bytes; a HostArray<T> too, on the host,
+//           page-locked where the device copies by itself.
 // Units:    bytes where a name says so.
 // Requires: arrays outlive the work that uses them and die before their Queue; indices and sizes as
 //           stated (LETHE_CHECK).
@@ -8,7 +9,8 @@
 //           From, Zeros: RESOURCE_EXHAUSTED with the bytes that were asked for. Everything else:
 //           INTERNAL with the device's message; the queue is then of no further use.
 // Effects:  a CUDA queue is one stream: launches return at once, errors of the work itself come at
-//           Finish. On the host every call has finished when it returns. Memory is zero when
+//           Finish. On the host every call has finished when it returns. CopyToDevice from a HostArray
+//           may read it until Finish, from other memory it has been read on return. Memory is zero when
 //           allocated and overwritten with zeros before it is freed: what a session held is in no
 //           free block.
 // Numerics: none.
@@ -59,6 +61,8 @@ class Queue {
   // Untyped, for DeviceArray.
   absl::StatusOr<void*> Allocate(size_t bytes);
   void Free(void* data, size_t bytes);
+  absl::StatusOr<void*> AllocateHost(size_t bytes);  // for HostArray
+  void FreeHost(void* data, size_t bytes);
   absl::Status CopyToDevice(const void* host, size_t bytes, void* device);
   absl::Status CopyToHost(const void* device, size_t bytes, void* host);  // finished on return
   absl::Status CopyOnDevice(const void* from, size_t bytes, void* to);
@@ -122,6 +126,41 @@ class DeviceArray {
     }
     return values;
   }
+
+ private:
+  Queue* queue_ = nullptr;
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+template <typename T>
+class HostArray {
+ public:
+  HostArray() = default;  // empty, of no queue
+  HostArray(HostArray&& other) noexcept { *this = std::move(other); }
+  HostArray& operator=(HostArray&& other) noexcept {
+    std::swap(queue_, other.queue_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~HostArray() {
+    if (data_ != nullptr) queue_->FreeHost(data_, size_ * sizeof(T));
+  }
+
+  static absl::StatusOr<HostArray> Zeros(Queue* queue, size_t size) {
+    HostArray array;
+    array.queue_ = queue;
+    if (size == 0) return array;
+    LETHE_ASSIGN_OR_RETURN(void* data, queue->AllocateHost(size * sizeof(T)));
+    array.data_ = static_cast<T*>(data);
+    array.size_ = size;
+    return array;
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
 
  private:
   Queue* queue_ = nullptr;

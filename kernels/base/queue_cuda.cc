@@ -1,5 +1,7 @@
 #include "kernels/base/queue_cuda.h"
 
+#include <cstring>
+
 #include <cuda_runtime_api.h>
 
 #include "absl/strings/str_cat.h"
@@ -101,6 +103,26 @@ void CudaFree(CUstream_st* stream, void* data, size_t bytes) {
   static_cast<void>(cudaFree(data));
 }
 
+absl::StatusOr<void*> CudaAllocateHost(size_t bytes) {
+  void* data = nullptr;
+  if (const cudaError_t error = cudaMallocHost(&data, bytes); error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // else the next launch would report it
+    if (error == cudaErrorMemoryAllocation) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no page-locked host memory for ", bytes, " bytes"));
+    }
+    return ToStatus(error, "allocating on the host");
+  }
+  std::memset(data, 0, bytes);
+  return data;
+}
+
+void CudaFreeHost(CUstream_st* stream, void* data, size_t bytes) {
+  static_cast<void>(cudaStreamSynchronize(stream));  // a copy may still read it
+  explicit_bzero(data, bytes);
+  static_cast<void>(cudaFreeHost(data));
+}
+
 absl::Status CudaCopyToDevice(CUstream_st* stream, const void* host, size_t bytes, void* device) {
   // From pageable memory the call returns when the host's copy has been read.
   return ToStatus(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream),
@@ -123,5 +145,30 @@ absl::Status CudaCopyOnDevice(CUstream_st* stream, const void* from, size_t byte
 absl::Status CudaSetZero(CUstream_st* stream, void* device, size_t bytes) {
   return ToStatus(cudaMemsetAsync(device, 0, bytes, stream), "zeroing");
 }
+
+absl::StatusOr<CUgraphExec_st*> CudaCapture(CUstream_st* stream,
+                                            absl::FunctionRef<absl::Status()> work) {
+  // Of this thread alone: what other threads do with other streams goes on.
+  LETHE_RETURN_IF_ERROR(ToStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                                 "capturing launches"));
+  const absl::Status enqueued = work();
+  cudaGraph_t graph = nullptr;
+  const cudaError_t captured = cudaStreamEndCapture(stream, &graph);
+  cudaGraphExec_t executable = nullptr;
+  absl::Status status = enqueued.ok() ? ToStatus(captured, "capturing launches") : enqueued;
+  if (status.ok()) {
+    status = ToStatus(cudaGraphInstantiate(&executable, graph, 0), "making a graph of launches");
+  }
+  if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+  static_cast<void>(cudaGetLastError());  // else the next launch would report it
+  if (!status.ok()) return status;
+  return executable;
+}
+
+absl::Status CudaLaunchGraph(CUstream_st* stream, CUgraphExec_st* graph) {
+  return ToStatus(cudaGraphLaunch(graph, stream), "launching a graph");
+}
+
+void CudaDestroyGraph(CUgraphExec_st* graph) { static_cast<void>(cudaGraphExecDestroy(graph)); }
 
 }  // namespace lethe

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 
 struct CUstream_st;
+struct CUgraphExec_st;  // cudaGraphExec_t is a pointer to it
 
 namespace lethe {
 
@@ -34,10 +35,17 @@ absl::StatusOr<double> CudaTime(CUstream_st* stream, absl::FunctionRef<absl::Sta
 absl::Status CudaLaunchStatus(const char* kernel);
 absl::StatusOr<void*> CudaAllocate(CUstream_st* stream, size_t bytes);
 void CudaFree(CUstream_st* stream, void* data, size_t bytes);
+absl::StatusOr<void*> CudaAllocateHost(size_t bytes);
+void CudaFreeHost(CUstream_st* stream, void* data, size_t bytes);
 absl::Status CudaCopyToDevice(CUstream_st* stream, const void* host, size_t bytes, void* device);
 absl::Status CudaCopyToHost(CUstream_st* stream, const void* device, size_t bytes, void* host);
 absl::Status CudaCopyOnDevice(CUstream_st* stream, const void* from, size_t bytes, void* to);
 absl::Status CudaSetZero(CUstream_st* stream, void* device, size_t bytes);
+// For LaunchGraph.
+absl::StatusOr<CUgraphExec_st*> CudaCapture(CUstream_st* stream,
+                                            absl::FunctionRef<absl::Status()> work);
+absl::Status CudaLaunchGraph(CUstream_st* stream, CUgraphExec_st* graph);
+void CudaDestroyGraph(CUgraphExec_st* graph);
 
 }  // namespace lethe
 

@@ -19,6 +19,8 @@ absl::StatusOr<void*> CudaAllocate(CUstream_st* /*stream*/, size_t /*bytes*/) {
   LETHE_CHECK(false);
 }
 void CudaFree(CUstream_st* /*stream*/, void* /*data*/, size_t /*bytes*/) { LETHE_CHECK(false); }
+absl::StatusOr<void*> CudaAllocateHost(size_t /*bytes*/) { LETHE_CHECK(false); }
+void CudaFreeHost(CUstream_st* /*stream*/, void* /*data*/, size_t /*bytes*/) { LETHE_CHECK(false); }
 absl::Status CudaCopyToDevice(CUstream_st* /*stream*/, const void* /*host*/, size_t /*bytes*/,
                               void* /*device*/) {
   LETHE_CHECK(false);
@@ -34,5 +36,13 @@ absl::Status CudaCopyOnDevice(CUstream_st* /*stream*/, const void* /*from*/, siz
 absl::Status CudaSetZero(CUstream_st* /*stream*/, void* /*device*/, size_t /*bytes*/) {
   LETHE_CHECK(false);
 }
+absl::StatusOr<CUgraphExec_st*> CudaCapture(CUstream_st* /*stream*/,
+                                            absl::FunctionRef<absl::Status()> /*work*/) {
+  LETHE_CHECK(false);
+}
+absl::Status CudaLaunchGraph(CUstream_st* /*stream*/, CUgraphExec_st* /*graph*/) {
+  LETHE_CHECK(false);
+}
+void CudaDestroyGraph(CUgraphExec_st* /*graph*/) { LETHE_CHECK(false); }
 
 }  // namespace lethe

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/math/math.h"
+#include "kernels/rms_norm/residual_norm.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm/rms_norm_batch.h"
 #include "tests/kernels/packed_calls.h"
@@ -181,6 +182,64 @@ TEST_P(ElementwiseTest, NothingIsNoOp) {
   EXPECT_TRUE(elementwise::Apply(queue(), Function::kExp, nullptr, 0, nullptr).ok());
   EXPECT_TRUE(elementwise::L2NormalizeRows(queue(), nullptr, {0, 8}, 1.0f, nullptr).ok());
   EXPECT_TRUE(RmsNormBatch(queue(), nullptr, 0, nullptr, 8, 1e-6f, nullptr).ok());
+}
+
+TEST_P(ElementwiseTest, NormsOfSumsHaveTheBitsOfTheirSteps) {
+  for (const int64_t columns : {8, 64, 128, 136, 1024, 1001}) {
+    for (const int64_t num_rows : {1, 5, 70}) {
+      SCOPED_TRACE(std::to_string(columns) + " columns, rows " + std::to_string(num_rows));
+      const std::vector<float> x = RandomValues(num_rows * columns, 12);
+      const std::vector<float> y = RandomValues(num_rows * columns, 13);
+      const std::vector<float> gain = RandomValues(columns, 14);
+      std::vector<float> sum;
+      for (size_t i = 0; i < x.size(); ++i) sum.push_back(x[i] + y[i]);
+      std::vector<float> want(x.size());
+      RmsNorm(sum, gain, 1e-6f, absl::MakeSpan(want));
+      const DeviceArray<float> device_y = OnDevice(y);
+      const DeviceArray<float> device_gain = OnDevice(gain);
+      DeviceArray<float> device_x = OnDevice(x);
+      DeviceArray<float> normed = ZerosOnDevice<float>(x.size());
+      ASSERT_TRUE(AddNormBatch(queue(), device_y.data(), num_rows, device_gain.data(), columns,
+                               1e-6f, device_x.data(), normed.data())
+                      .ok());
+      EXPECT_EQ(BitsOf(OnHost(device_x)), BitsOf(sum));
+      EXPECT_EQ(BitsOf(OnHost(normed)), BitsOf(want));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, SkipThenGateThenNormByHeadOrByGroup) {
+  constexpr int64_t kHeads = 3;
+  for (const int64_t head_columns : {8, 64, 128}) {
+    for (const bool by_group : {false, true}) {
+      for (const bool has_gate : {false, true}) {
+        const int64_t columns = kHeads * head_columns;
+        const SkipShape shape = {9, kHeads, head_columns, by_group ? columns : head_columns};
+        const std::vector<float> x = RandomValues(shape.size(), 15);
+        const std::vector<float> y = RandomValues(shape.size(), 16);
+        const std::vector<float> gate = RandomValues(shape.size(), 17);
+        const std::vector<float> skip = RandomValues(kHeads, 18);
+        const std::vector<float> gain = RandomValues(shape.num_channels, 19);
+        std::vector<float> want;
+        for (size_t i = 0; i < x.size(); ++i) {
+          const size_t head = i / static_cast<size_t>(head_columns) % kHeads;
+          want.push_back(std::fma(skip[head], x[i], y[i]));
+          if (has_gate) want.back() *= gate[i];
+        }
+        RmsNorm(want, gain, 1e-6f, absl::MakeSpan(want));
+        const DeviceArray<float> device_x = OnDevice(x);
+        const DeviceArray<float> device_gate = OnDevice(gate);
+        const DeviceArray<float> device_skip = OnDevice(skip);
+        const DeviceArray<float> device_gain = OnDevice(gain);
+        DeviceArray<float> device_y = OnDevice(y);
+        ASSERT_TRUE(SkipNormBatch(queue(), shape, device_skip.data(), device_x.data(),
+                                  has_gate ? device_gate.data() : nullptr, device_gain.data(),
+                                  1e-6f, device_y.data())
+                        .ok());
+        EXPECT_EQ(BitsOf(OnHost(device_y)), BitsOf(want));
+      }
+    }
+  }
 }
 
 }  // namespace

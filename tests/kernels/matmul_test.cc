@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "kernels/matmul/panel.h"
+#include "kernels/matmul/unpack.h"
 
 namespace lethe {
 namespace {
@@ -189,6 +191,24 @@ TEST(PackedMatrixTest, Bf16StorageGivesTheBitsOfF32Storage) {
     for (size_t m = 0; m < static_cast<size_t>(num_rows); ++m) {
       EXPECT_EQ(Bits(absl::MakeConstSpan(y).subspan(m * 16, 16)),
                 Bits(absl::MakeConstSpan(y_more).subspan(m * 17, 16)));
+    }
+  }
+}
+
+TEST(PackedMatrixTest, UnpackGivesBackEveryBit) {
+  for (const bool is_bf16 : {false, true}) {
+    for (const int64_t num_outputs : {1, 9, 16, 37}) {
+      std::vector<float> w = RandomValues(num_outputs * 12, 12);
+      if (is_bf16) {
+        for (float& value : w) {
+          value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xffff0000u);
+        }
+      }
+      const PackedMatrix packed = PackedMatrix::Pack(w, num_outputs, 12);
+      ASSERT_EQ(packed.storage() == PackedMatrix::Storage::kBf16, is_bf16);
+      const std::vector<float> unpacked = Unpack(packed);
+      ASSERT_EQ(unpacked.size(), w.size());
+      EXPECT_EQ(std::memcmp(unpacked.data(), w.data(), w.size() * sizeof(float)), 0);
     }
   }
 }

@@ -3,6 +3,9 @@
 // Method: the same cases on the host and on a CUDA device.
 #include "kernels/base/queue.h"
 
+#include <algorithm>
+
+#include "kernels/base/launch_graph.h"
 #include "tests/testing/device_test.h"
 
 namespace lethe {
@@ -44,6 +47,37 @@ TEST_P(QueueTest, TimeIsThatOfTheWork) {
   EXPECT_GE(*seconds, 0.0);
   const auto failed = queue()->Time([] { return absl::DataLossError("work"); });
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_P(QueueTest, HostArraysStartAtZeroAndGoToTheDevice) {
+  auto host = HostArray<int32_t>::Zeros(queue(), 100);
+  ASSERT_TRUE(host.ok());
+  EXPECT_EQ(std::vector<int32_t>(host->data(), host->data() + 100), std::vector<int32_t>(100));
+  std::fill_n(host->data(), 100, 7);
+  const HostArray<int32_t> moved = *std::move(host);
+  DeviceArray<int32_t> device = ZerosOnDevice<int32_t>(100);
+  ASSERT_TRUE(queue()->CopyToDevice(moved.data(), 400, device.data()).ok());
+  EXPECT_EQ(OnHost(device), std::vector<int32_t>(100, 7));
+  EXPECT_EQ(HostArray<char>::Zeros(queue(), size_t{1} << 60).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_P(QueueTest, ARecordedCopyReadsMemoryAsItIsWhenItIsLaunched) {
+  if (GetParam() == DeviceKind::kCpu) GTEST_SKIP() << "skipped because the host records nothing";
+  auto host = HostArray<int32_t>::Zeros(queue(), 4);
+  ASSERT_TRUE(host.ok());
+  DeviceArray<int32_t> device = ZerosOnDevice<int32_t>(4);
+  const auto copy = [&] { return queue()->CopyToDevice(host->data(), 16, device.data()); };
+  auto graph = LaunchGraph::Capture(queue(), copy);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (const int32_t value : {5, 6}) {
+    std::fill_n(host->data(), 4, value);
+    ASSERT_TRUE(graph->Launch(queue()).ok());
+    EXPECT_EQ(OnHost(device), std::vector<int32_t>(4, value));
+  }
+  const auto waits = [&] { return queue()->Finish(); };
+  EXPECT_EQ(LaunchGraph::Capture(queue(), waits).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(OnHost(device), std::vector<int32_t>(4, 6)) << "the queue does not go on";
 }
 
 }  // namespace
