@@ -51,6 +51,7 @@ struct ForwardLimits {
   int64_t max_tokens = 512;     // of all sequences of a call, 1 ... 65536
   int64_t max_sequences = 256;  // 1 ... 4096
   bool uses_graphs = true;      // on CUDA: a decode step of a size that recurs is one launch
+  int64_t solver_threads = 1;   // that solve the gates of sv groups at a boundary, 1 ... 256
 };
 
 class DeviceForward {
