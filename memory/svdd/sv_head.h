@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 
 #include "kernels/base/wiped.h"
+#include "kernels/sv_read/sv_read.h"
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/sv_edit.h"
 #include "memory/svdd/sv_memory.h"
@@ -70,6 +71,7 @@ struct SvMemory::Head {
   absl::Span<const float> Value(size_t rank) const {
     return absl::MakeConstSpan(values).subspan(rank * value_dim, value_dim);
   }
+  SvSupport support() const { return {support_keys, support_key_of, support_gate, support_values}; }
   size_t num_gated() const { return static_cast<size_t>(gate->num_keys); }
   size_t num_tokens() const { return keys.size() / key_dim; }
 
@@ -83,11 +85,10 @@ struct SvMemory::Head {
   WipedFloats values;  // [num_tokens][V]
   // The margin and error sets, contiguous in rank order, for reading; equal keys once.
   WipedFloats support_keys;
-  std::vector<size_t> support_key_of;  // [support]
+  std::vector<int32_t> support_key_of;  // [support]
   WipedFloats support_values;
   std::vector<float> support_gate;
-  std::vector<float> logits;  // workspaces of Read
-  std::vector<float> weights;
+  SvReadWorkspace workspace;  // of Read
 };
 
 }  // namespace lethe::svdd

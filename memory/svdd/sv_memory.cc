@@ -12,7 +12,7 @@
 #include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/wiped.h"
-#include "kernels/math/math.h"
+#include "kernels/sv_read/sv_read.h"
 #include "memory/svdd/sv_edit.h"
 #include "memory/svdd/sv_head.h"
 
@@ -47,35 +47,11 @@ absl::Status SvMemory::Head::Append(absl::Span<const float> key, absl::Span<cons
 
 // The last appended token is the reader.
 absl::Status SvMemory::Head::Read(absl::Span<const float> q, absl::Span<float> out) {
-  const size_t support = support_gate.size();
-  const size_t support_distinct = support_keys.size() / key_dim;
   const size_t local_begin = num_gated();
-  const size_t local = num_tokens() - local_begin;
-  logits.resize(support_distinct + local);
-  float largest = -std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float* key = i < support_distinct
-                           ? support_keys.data() + i * key_dim
-                           : keys.data() + (local_begin + i - support_distinct) * key_dim;
-    logits[i] = scale * Dot(q, absl::MakeConstSpan(key, key_dim));
-    largest = std::max(largest, logits[i]);
-  }
-  for (float& logit : logits) logit -= largest;
-  Exp(absl::MakeConstSpan(logits), absl::MakeSpan(logits));
-  const size_t count = support + local;
-  weights.resize(count);
-  for (size_t i = 0; i < support; ++i) weights[i] = logits[support_key_of[i]] * support_gate[i];
-  std::copy(logits.begin() + static_cast<std::ptrdiff_t>(support_distinct), logits.end(),
-            weights.begin() + static_cast<std::ptrdiff_t>(support));
-  std::fill(out.begin(), out.end(), 0.0f);
-  for (size_t i = 0; i < count; ++i) {
-    const float weight = weights[i];
-    const float* value = i < support ? support_values.data() + i * value_dim
-                                     : values.data() + (local_begin + i - support) * value_dim;
-    for (size_t c = 0; c < value_dim; ++c) out[c] = std::fma(weight, value[c], out[c]);
-  }
-  const float total = Sum(weights);
-  for (float& x : out) x /= total;
+  SvRead(scale, q,
+         {support(), absl::MakeConstSpan(keys).subspan(local_begin * key_dim),
+          absl::MakeConstSpan(values).subspan(local_begin * value_dim)},
+         &workspace, out);
   if (!AllFinite(out)) return absl::OutOfRangeError("sv: a read is not finite");
   return absl::OkStatus();
 }
@@ -94,7 +70,7 @@ void SvMemory::Head::SetGate(std::shared_ptr<const Solution> solution) {
   WipeFrom(&support_keys, 0);
   WipeFrom(&support_values, 0);
   WipeFrom(&support_gate, 0);
-  WipeFrom(&logits, 0);
+  WipeFrom(&workspace.logits, 0);
   WipeFrom(&support_key_of, 0);
   const KeyGroups& groups = solver.key_groups();
   constexpr size_t kUnseen = std::numeric_limits<size_t>::max();
@@ -107,7 +83,7 @@ void SvMemory::Head::SetGate(std::shared_ptr<const Solution> solution) {
       const auto key = keys.begin() + static_cast<std::ptrdiff_t>(i * key_dim);
       support_keys.insert(support_keys.end(), key, key + static_cast<std::ptrdiff_t>(key_dim));
     }
-    support_key_of.push_back(at);
+    support_key_of.push_back(static_cast<int32_t>(at));
     const auto value = values.begin() + static_cast<std::ptrdiff_t>(i * value_dim);
     support_values.insert(support_values.end(), value,
                           value + static_cast<std::ptrdiff_t>(value_dim));
@@ -119,7 +95,7 @@ void SvMemory::Head::Truncate(int64_t num_tokens_kept,
                               const std::shared_ptr<const Solution>& solution) {
   WipeFrom(&keys, Size(num_tokens_kept) * key_dim);
   WipeFrom(&values, Size(num_tokens_kept) * value_dim);
-  WipeFrom(&weights, 0);
+  WipeFrom(&workspace.weights, 0);
   solver.Truncate(solution->num_keys, *solution);
   SetGate(solution);
 }
@@ -297,8 +273,8 @@ size_t SvMemory::state_bytes() const {
              sizeof(float) *
                  (head->keys.capacity() + head->values.capacity() + head->support_keys.capacity() +
                   head->support_values.capacity() + head->support_gate.capacity() +
-                  head->weights.capacity() + head->logits.capacity()) +
-             sizeof(size_t) * head->support_key_of.capacity();
+                  head->workspace.weights.capacity() + head->workspace.logits.capacity()) +
+             sizeof(int32_t) * head->support_key_of.capacity();
   }
   return bytes;
 }
@@ -317,6 +293,11 @@ SvHeadView SvMemory::head(int64_t head) const {
           values.first(gated * h.value_dim),
           keys.subspan(gated * h.key_dim),
           values.subspan(gated * h.value_dim)};
+}
+
+SvSupport SvMemory::support(int64_t head) const {
+  LETHE_CHECK(head >= 0 && head < num_heads());
+  return heads_[Size(head)]->support();
 }
 
 Counters SvMemory::counters() const {

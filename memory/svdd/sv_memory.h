@@ -39,6 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "kernels/sv_read/sv_read.h"
 #include "memory/memory.h"
 #include "memory/svdd/canonical.h"
 #include "memory/svdd/problem.h"
@@ -107,6 +108,8 @@ class SvMemory final : public Memory {
 
   // Valid until the next non-const call.
   SvHeadView head(int64_t head) const;
+  // What reads behind the last boundary take of it. Valid until the next non-const call.
+  SvSupport support(int64_t head) const;
   int64_t num_heads() const { return options_.num_heads; }
   // Summed over the heads.
   Counters counters() const;

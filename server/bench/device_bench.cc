@@ -15,6 +15,7 @@
 #include "server/bench/report.h"
 #include "server/device/device_forward.h"
 #include "server/device/slot_layout.h"
+#include "server/device/sv_session.h"
 
 namespace lethe::bench {
 namespace {
@@ -51,6 +52,8 @@ double StateBytesMoved(const ModelConfig& config, int64_t num_tokens) {
   return bytes;
 }
 
+constexpr int64_t kSolverThreads = 16;  // where there are as many cores
+
 class DeviceBench {
  public:
   static absl::StatusOr<std::unique_ptr<DeviceBench>> Create(Queue* queue,
@@ -68,9 +71,9 @@ class DeviceBench {
     PrintModel();
     for (const bool uses_graphs : options_.uses_graphs) {
       forward_ = nullptr;  // before the next one: both would need the room
-      LETHE_ASSIGN_OR_RETURN(forward_,
-                             DeviceForward::Create(model_.get(), pool_.get(),
-                                                   {kMaxTokens, pool_->num_slots(), uses_graphs}));
+      LETHE_ASSIGN_OR_RETURN(forward_, DeviceForward::Create(model_.get(), pool_.get(),
+                                                             {kMaxTokens, pool_->num_slots(),
+                                                              uses_graphs, kSolverThreads}));
       std::printf("  steps %s\n", uses_graphs ? "recorded" : "launched one by one");
       for (const int32_t batch : options_.batches) LETHE_RETURN_IF_ERROR(RunBatch(batch));
       LETHE_RETURN_IF_ERROR(forward_->Wipe());
@@ -102,6 +105,11 @@ class DeviceBench {
     for (int32_t& slot : slots_) {
       LETHE_ASSIGN_OR_RETURN(slot, pool_->Allocate());
     }
+    for (size_t i = 0; HasSvGroups(config) && i < sessions; ++i) {
+      LETHE_ASSIGN_OR_RETURN(sv_.emplace_back(),
+                             SvSession::Create(model_.get(), {model_, &config}));
+    }
+    slowest_ = 0.0;
     LETHE_RETURN_IF_ERROR(Prefill(options_.prefix_tokens));  // touches everything once
     const double warm = Now();
     LETHE_RETURN_IF_ERROR(Prefill(options_.prefix_tokens));
@@ -116,7 +124,14 @@ class DeviceBench {
                 1e2 * bytes / options_.bound_bytes_per_s / bare, 1e3 * prefill,
                 batch * static_cast<double>(options_.prefix_tokens) / prefill);
     std::fflush(stdout);
+    if (HasSvGroups(config)) {
+      std::printf(
+          "        slowest step %.3f ms (at a boundary %d gates are solved), %.1f MB of support\n",
+          1e3 * slowest_, batch, 1e-6 * static_cast<double>(SvBytes()));
+    }
+    std::fflush(stdout);
     for (const int32_t slot : slots_) LETHE_RETURN_IF_ERROR(pool_->Free(slot));
+    sv_.clear();
     return absl::OkStatus();
   }
 
@@ -142,6 +157,7 @@ class DeviceBench {
       const double began = Now();
       LETHE_RETURN_IF_ERROR(Evaluate(0, slots_.size(), 1, with_logits));
       seconds.values.push_back(Now() - began);
+      slowest_ = std::max(slowest_, seconds.values.back());
     }
     return seconds.Median();
   }
@@ -158,6 +174,7 @@ class DeviceBench {
       ForwardSequence sequence;
       sequence.slot = slots_[i];
       sequence.rank = ranks_[i];
+      if (!sv_.empty()) sequence.sv = sv_[i].get();
       sequence.vocab_ids = absl::MakeConstSpan(ids_).subspan((i - first) * num_ids, num_ids);
       if (with_logits) {
         sequence.logits = logits_.data() + i * static_cast<size_t>(config.vocab_size);
@@ -172,10 +189,18 @@ class DeviceBench {
   }
 
   DeviceBenchOptions options_;
-  std::unique_ptr<DeviceModel> model_;
+  size_t SvBytes() const {
+    size_t bytes = 0;
+    for (const std::unique_ptr<SvSession>& session : sv_) bytes += session->device_bytes();
+    return bytes;
+  }
+
+  std::shared_ptr<DeviceModel> model_;
   std::unique_ptr<StatePool> pool_;
   std::unique_ptr<DeviceForward> forward_;
   std::mt19937_64 random_{1};
+  std::vector<std::unique_ptr<SvSession>> sv_;  // of a model with sv groups
+  double slowest_ = 0.0;                        // step of this batch
   std::vector<int32_t> slots_;
   std::vector<int64_t> ranks_;
   std::vector<int32_t> ids_;

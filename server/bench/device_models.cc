@@ -55,6 +55,18 @@ std::string TinyConfig() {
                 {Local(4, 64, 512), memory, R"({"type": "mlp", "mlp_width": 512})"});
 }
 
+// lethe-tiny.
+std::string SvConfig() {
+  const std::string memory =
+      Memory({Group("sv", 1, 64, R"("sigma": 1.0, "box_mass": 256, "ridge": 0.00048828125)"),
+              Group("palimpsa_d", 4, 64, R"("rank": 16)"), Group("vla", 2, 64, kVla),
+              Group("ovq", 4, 64, R"("slots": 512)")});
+  const std::string mlp = R"({"type": "mlp", "mlp_width": 512})";
+  std::vector<std::string> layers(4, Local(4, 64, 512));
+  layers.insert(layers.end(), {memory, mlp, mlp});
+  return Config("sv", 256, 256, layers);
+}
+
 std::string HybridConfig() {
   std::vector<std::string> layers;
   for (int i = 0; i < 12; ++i) {
@@ -76,7 +88,10 @@ std::string Mamba2Config() {
 }  // namespace
 
 std::vector<DeviceBenchModel> DeviceBenchModels() {
-  return {{"tiny", TinyConfig()}, {"hybrid", HybridConfig()}, {"mamba2", Mamba2Config()}};
+  return {{"tiny", TinyConfig()},
+          {"sv", SvConfig()},
+          {"hybrid", HybridConfig()},
+          {"mamba2", Mamba2Config()}};
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> MakeBf16Model(const std::string& config_json) {

@@ -147,6 +147,7 @@ absl::Status RunKernelBench(const KernelBenchOptions& options) {
   AddVlaCases(&cases);
   AddVlaChunkCases(&cases);
   AddOvqCases(&cases);
+  AddSvReadCases(&cases);
   AddLocalCases(&cases);
   PrintHead(options);
   const std::vector<KernelPeer> peers = PeersOf(options);

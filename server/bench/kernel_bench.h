@@ -46,6 +46,7 @@ void AddPalimpsaCases(KernelCases* cases);
 void AddVlaCases(KernelCases* cases);
 void AddVlaChunkCases(KernelCases* cases);
 void AddOvqCases(KernelCases* cases);
+void AddSvReadCases(KernelCases* cases);
 void AddLocalCases(KernelCases* cases);
 
 struct KernelBenchOptions {

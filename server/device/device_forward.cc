@@ -7,12 +7,14 @@
 #include "kernels/base/status_macros.h"
 #include "memory/memory.h"
 #include "server/device/forward_pass.h"
+#include "server/device/sv_session.h"
 
 namespace lethe {
 namespace {
 
 constexpr int64_t kTokensMax = 65536;
 constexpr int64_t kSequencesMax = 4096;
+constexpr int64_t kThreadsMax = 256;
 
 }  // namespace
 
@@ -26,6 +28,7 @@ absl::StatusOr<std::unique_ptr<DeviceForward>> DeviceForward::Create(const Devic
                                                                      const ForwardLimits& limits) {
   LETHE_RETURN_IF_ERROR(CheckLimit("max_tokens", limits.max_tokens, kTokensMax));
   LETHE_RETURN_IF_ERROR(CheckLimit("max_sequences", limits.max_sequences, kSequencesMax));
+  LETHE_RETURN_IF_ERROR(CheckLimit("solver_threads", limits.solver_threads, kThreadsMax));
   std::unique_ptr<DeviceForward> forward(new DeviceForward(model, pool, limits));
   LETHE_ASSIGN_OR_RETURN(forward->pass_, ForwardPass::Create(model, pool, limits));
   return forward;
@@ -37,6 +40,8 @@ absl::Status DeviceForward::CheckSequences(absl::Span<const ForwardSequence> seq
   std::vector<int32_t> slots;
   for (const ForwardSequence& sequence : sequences) {
     LETHE_CHECK(!sequence.vocab_ids.empty() && sequence.rank >= 0);
+    LETHE_CHECK(!pass_->has_sv_groups() ||
+                (sequence.sv != nullptr && sequence.sv->num_tokens() == sequence.rank));
     LETHE_CHECK(sequence.slot >= 0 && sequence.slot < pool_->num_slots());
     for (const int32_t vocab_id : sequence.vocab_ids) {
       LETHE_CHECK(vocab_id >= 0 && vocab_id < vocab_size);
@@ -70,7 +75,7 @@ absl::StatusOr<std::vector<absl::Status>> DeviceForward::Evaluate(
       const auto rank = static_cast<size_t>(sequences[i].rank) + taken[i];
       // At a chunk's end support-vector memories solve their gates before the next token is read.
       const size_t chunk_left = kChunkTokens - rank % kChunkTokens;
-      counts[i] = pass_->cuts_at_chunks() ? std::min(left, chunk_left) : left;
+      counts[i] = pass_->has_sv_groups() ? std::min(left, chunk_left) : left;
       indexes.push_back(i);
     }
     if (indexes.empty()) return statuses;

@@ -6,14 +6,16 @@
 // Shapes:    logits: [vocab_size] f32, all_logits: [count][vocab_size], on the host.
 // Units:     ranks from 0: `rank` counts the tokens that the slot's state has taken.
 // Requires:  vocab_ids in [0, vocab_size), at least one token a sequence, slots of the pool that differ
-//            from each other, the rank that the slot stands at (LETHE_CHECK of what the host sees); model
-//            and pool outlive the object.
+//            from each other, the rank that the slot stands at; for a model with sv groups an SvSession of
+//            its own at that rank (LETHE_CHECK of what the host sees); model and pool outlive the object.
 // Rejects:   Create: INVALID_ARGUMENT that names the limit and its range, RESOURCE_EXHAUSTED when the
 //            device is full. Evaluate: INVALID_ARGUMENT for more sequences or tokens than the limits;
 //            INTERNAL with the device's message, after which the states are of no further use. A
-//            sequence's own status: INTERNAL when one of its activations is not finite; then its slot
-//            may only be freed or overwritten, and its logits are not written. Its mates are not touched.
-// Effects:   advances the slots' states; finished on return. Buffers are allocated once, by the limits.
+//            sequence's own status: INTERNAL when one of its activations is not finite or a gate
+//            cannot be solved; then its slot may only be freed or overwritten, and its logits are not
+//            written. Its mates are not touched.
+// Effects:   advances the slots' states and SvSessions (at ranks 64j a pass ends and gates are solved);
+//            finished on return. Buffers are allocated once, by the limits.
 //            They hold what the last call's sequences left until the next call or Wipe, which overwrites
 //            activations, metadata, workspaces and host buffers with zeros and waits for it.
 // Numerics:  state and logits are functions of the sequence's tokens alone: not of the cut into calls, the
@@ -51,6 +53,7 @@ struct ForwardLimits {
   int64_t max_tokens = 512;     // of all sequences of a call, 1 ... 65536
   int64_t max_sequences = 256;  // 1 ... 4096
   bool uses_graphs = true;      // on CUDA: a decode step of a size that recurs is one launch
+  int64_t solver_threads = 1;   // that solve the gates of sv groups at a boundary, 1 ... 256
 };
 
 class DeviceForward {

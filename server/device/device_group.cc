@@ -5,6 +5,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/ovq/ovq_batch.h"
+#include "kernels/sv_read/sv_read_batch.h"
 #include "kernels/vla/vla_fold.h"
 #include "kernels/window_attention/window_attention_batch.h"
 
@@ -165,6 +166,42 @@ class WindowGroup final : public DeviceGroup {
   WindowAttentionPool pool_;
 };
 
+class SvGroup final : public DeviceGroup {
+ public:
+  explicit SvGroup(const GroupSetup& setup)
+      : shape_{setup.config->heads, setup.config->key_dim, setup.config->value_dim},
+        index_(static_cast<size_t>((*setup.layer->num_sv_groups)++)),
+        scales_(setup.weights->logit_scales.data()) {
+    const GroupColumns& columns = setup.columns;
+    const auto split = [&](int64_t begin, int64_t num_columns) {
+      return AddSplit(setup, begin, num_columns, Map::kNone, setup.conv_parts);
+    };
+    float* q = split(columns.q_begin, columns.num_keys);
+    float* k = split(columns.k_begin, columns.num_keys);
+    v_ = split(columns.v_begin, columns.num_values);
+    for (float* keys : {q, k}) {
+      setup.norm_parts->push_back({keys, columns.num_keys, shape_.key_dim});
+    }
+    q_ = q;
+    k_ = k;
+    out_ = AddJoin(setup, nullptr, nullptr);
+  }
+
+  absl::Status Forward(const ForwardBatch& batch) const override {
+    return SvReadBatch(batch.queue, shape_, scales_, q_, k_, v_, batch.sequences,
+                       batch.sv_tables->heads(index_), batch.most_distinct, out_);
+  }
+
+ private:
+  SvReadShape shape_;
+  size_t index_;  // of the model's sv groups
+  const float* scales_;
+  const float* q_;
+  const float* k_;
+  const float* v_;
+  float* out_;
+};
+
 }  // namespace
 
 float* AddSplit(const GroupSetup& setup, int64_t begin, int64_t num_columns, Map map,
@@ -190,6 +227,9 @@ std::unique_ptr<DeviceGroup> MakeOvqGroup(const GroupSetup& setup) {
 }
 std::unique_ptr<DeviceGroup> MakeWindowGroup(const GroupSetup& setup) {
   return std::make_unique<WindowGroup>(setup);
+}
+std::unique_ptr<DeviceGroup> MakeSvGroup(const GroupSetup& setup) {
+  return std::make_unique<SvGroup>(setup);
 }
 
 }  // namespace lethe

@@ -49,6 +49,7 @@ std::unique_ptr<DeviceGroup> MakePalimpsaGroup(const GroupSetup& setup);
 std::unique_ptr<DeviceGroup> MakeVlaGroup(const GroupSetup& setup);
 std::unique_ptr<DeviceGroup> MakeOvqGroup(const GroupSetup& setup);
 std::unique_ptr<DeviceGroup> MakeWindowGroup(const GroupSetup& setup);
+std::unique_ptr<DeviceGroup> MakeSvGroup(const GroupSetup& setup);
 
 // A part of the group's own columns, in a buffer of its own.
 float* AddSplit(const GroupSetup& setup, int64_t begin, int64_t num_columns, elementwise::Map map,

@@ -31,10 +31,9 @@
 #include "kernels/matmul/matmul_batch.h"
 #include "server/device/device_weights.h"
 #include "server/device/slot_arrays.h"
+#include "server/device/sv_tables.h"
 
 namespace lethe {
-
-class SvSession;
 
 // An activation keeps 17 of its 24 bits where weights are BF16 (matmul_batch.h).
 inline constexpr ActivationTerms kActivationTerms = ActivationTerms::kTwo;
@@ -42,9 +41,10 @@ inline constexpr ActivationTerms kActivationTerms = ActivationTerms::kTwo;
 struct ForwardBatch {
   Queue* queue = nullptr;
   PackedSequences sequences;
-  const int32_t* offsets = nullptr;  // sequences.offsets in 32 bits
-  int64_t most_tokens_after = 0;     // of a sequence: its rank plus its tokens
-  absl::Span<SvSession* const> sv;   // by sequence; on the host
+  const int32_t* offsets = nullptr;     // sequences.offsets in 32 bits
+  int64_t most_tokens_after = 0;        // of a sequence: its rank plus its tokens
+  const SvTables* sv_tables = nullptr;  // of a model with sv groups
+  int64_t most_distinct = 0;            // keys of a support, or more (sv_read_batch.h)
   float* x = nullptr;
   float* y = nullptr;
   uint8_t* is_bad = nullptr;  // [num_tokens]
@@ -92,6 +92,7 @@ struct LayerSetup {
   int64_t max_sequences = 0;
   int64_t most_tokens = 0;
   BufferPlan* plan = nullptr;
+  int64_t* num_sv_groups = nullptr;  // made so far
 };
 
 class DeviceLayer {

@@ -17,12 +17,9 @@ namespace {
 constexpr int64_t kDimMax = 128;
 
 absl::Status CheckGroup(const std::string& path, const GroupConfig& group) {
-  if (group.kind == MemoryKind::kSv) {
-    return absl::UnimplementedError(
-        absl::StrCat(path, ": support-vector memories do not run in batches"));
-  }
   const int64_t dim = std::max(group.key_dim, group.value_dim);
-  if (group.kind != MemoryKind::kWindow && dim > kDimMax) {
+  const bool has_any_size = group.kind == MemoryKind::kWindow || group.kind == MemoryKind::kSv;
+  if (!has_any_size && dim > kDimMax) {
     return absl::UnimplementedError(absl::StrCat(path, ": in batches key_dim and value_dim of ",
                                                  MemoryKindName(group.kind), " may be at most ",
                                                  kDimMax, ", got ", dim));

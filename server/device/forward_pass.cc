@@ -26,22 +26,13 @@ int64_t PowerOfTwo(int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 
-bool HasSvGroups(const ModelConfig& config) {
-  for (const LayerConfig& layer : config.layers) {
-    const auto* memory = std::get_if<MemoryLayerConfig>(&layer);
-    if (memory == nullptr) continue;
-    for (const GroupConfig& group : memory->groups) {
-      if (group.kind == MemoryKind::kSv) return true;
-    }
-  }
-  return false;
-}
-
 absl::StatusOr<std::vector<std::unique_ptr<DeviceLayer>>> MakeLayers(const DeviceModel& model,
                                                                      LayerSetup setup) {
   const ModelConfig& config = model.model().config();
   const SlotLayout& layout = setup.arrays->layout();
   std::vector<std::unique_ptr<DeviceLayer>> layers;
+  int64_t num_sv_groups = 0;
+  setup.num_sv_groups = &num_sv_groups;
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const auto& weights = model.layer(i).layer;
     setup.plan->Restart();
@@ -75,7 +66,7 @@ absl::StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const DeviceMod
   const ModelConfig& config = model->model().config();
   std::unique_ptr<ForwardPass> pass(new ForwardPass(model));
   pass->limits_ = limits;
-  pass->cuts_at_chunks_ = HasSvGroups(config);
+  pass->has_sv_groups_ = HasSvGroups(config);
   LayerSetup setup;
   setup.queue = model->queue();
   setup.arrays = &pool->arrays();
@@ -93,6 +84,8 @@ absl::StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const DeviceMod
   BufferPlan plan(pass->activations_.data(), limits.max_tokens);
   setup.plan = &plan;
   LETHE_ASSIGN_OR_RETURN(pass->layers_, MakeLayers(*model, setup));
+  LETHE_ASSIGN_OR_RETURN(pass->sv_tables_,
+                         SvTables::Create(setup.queue, config, pool->num_slots()));
   return pass;
 }
 
@@ -120,18 +113,20 @@ absl::Status ForwardPass::Run(absl::Span<const ForwardSequence> sequences,
                               absl::Span<const size_t> counts,
                               std::vector<absl::Status>* statuses) {
   TakeMetadata(sequences, indexes, taken, counts);
+  if (has_sv_groups_) LETHE_RETURN_IF_ERROR(sv_tables_.Set(slots_, sv_));
   const int64_t num_rows = std::ssize(destinations_);
   const auto num_sequences = static_cast<int64_t>(indexes.size());
   int64_t done = std::min(num_rows, max_logit_rows_);
   const bool is_step = metadata_.num_tokens() == num_sequences;
-  if (is_step && limits_.uses_graphs && !cuts_at_chunks_ && queue_->kind() == DeviceKind::kCuda &&
+  if (is_step && limits_.uses_graphs && queue_->kind() == DeviceKind::kCuda &&
       num_sequences <= kRecordedSequencesMax) {
     LETHE_RETURN_IF_ERROR(EnqueueStep());
   } else {
-    LETHE_RETURN_IF_ERROR(Enqueue(metadata_.most_tokens_after(), done));
+    LETHE_RETURN_IF_ERROR(Enqueue(metadata_.most_tokens_after(), MostDistinct(), done));
   }
   LETHE_RETURN_IF_ERROR(CopyResults(done));
   TakeStatuses(indexes, counts, statuses);
+  AdvanceSv(indexes, counts, statuses);
   GiveLogits(0, done, *statuses);
   while (done < num_rows) {
     const int64_t count = std::min(num_rows - done, max_logit_rows_);
@@ -148,6 +143,7 @@ void ForwardPass::TakeMetadata(absl::Span<const ForwardSequence> sequences,
                                absl::Span<const size_t> counts) {
   destinations_.clear();
   sv_.clear();
+  slots_.clear();
   metadata_.Begin();
   for (const size_t i : indexes) {
     const ForwardSequence& sequence = sequences[i];
@@ -155,6 +151,7 @@ void ForwardPass::TakeMetadata(absl::Span<const ForwardSequence> sequences,
     metadata_.Add(sequence.slot, sequence.rank + static_cast<int64_t>(taken[i]),
                   sequence.vocab_ids.subspan(taken[i], counts[i]));
     sv_.push_back(sequence.sv);
+    slots_.push_back(sequence.slot);
     for (size_t t = 0; t < counts[i]; ++t) {
       const size_t token = taken[i] + t;
       const bool is_last = token + 1 == sequence.vocab_ids.size();
@@ -168,9 +165,18 @@ void ForwardPass::TakeMetadata(absl::Span<const ForwardSequence> sequences,
   }
 }
 
-absl::Status ForwardPass::Enqueue(int64_t most_tokens_after, int64_t num_logit_rows) {
+int64_t ForwardPass::MostDistinct() const {
+  int64_t most = 0;
+  for (const SvSession* session : sv_) {
+    if (session != nullptr) most = std::max(most, session->most_distinct());
+  }
+  return PowerOfTwo(std::max<int64_t>(most, 1));
+}
+
+absl::Status ForwardPass::Enqueue(int64_t most_tokens_after, int64_t most_distinct,
+                                  int64_t num_logit_rows) {
   LETHE_RETURN_IF_ERROR(metadata_.Upload());
-  LETHE_RETURN_IF_ERROR(Layers(most_tokens_after));
+  LETHE_RETURN_IF_ERROR(Layers(most_tokens_after, most_distinct));
   return Logits(0, num_logit_rows);
 }
 
@@ -181,10 +187,12 @@ absl::Status ForwardPass::EnqueueStep() {
       std::min(PowerOfTwo(metadata_.num_tokens()), most),
       PowerOfTwo(metadata_.most_tokens_after()),
       metadata_.num_logit_rows() > 0,
+      MostDistinct(),
   };
   metadata_.Pad(shape.num_sequences);
   const auto enqueue = [&] {
-    return Enqueue(shape.most_tokens_after, shape.has_logits ? shape.num_sequences : 0);
+    return Enqueue(shape.most_tokens_after, shape.most_distinct,
+                   shape.has_logits ? shape.num_sequences : 0);
   };
   const auto [recorded, is_new] = graphs_.try_emplace(shape);
   // The first time without a record: a kernel is loaded when it is launched for the first time.
@@ -195,13 +203,14 @@ absl::Status ForwardPass::EnqueueStep() {
   return recorded->second->Launch(queue_);
 }
 
-absl::Status ForwardPass::Layers(int64_t most_tokens_after) {
+absl::Status ForwardPass::Layers(int64_t most_tokens_after, int64_t most_distinct) {
   ForwardBatch batch;
   batch.queue = queue_;
   batch.sequences = metadata_.sequences();
   batch.offsets = metadata_.offsets();
   batch.most_tokens_after = most_tokens_after;
-  batch.sv = sv_;
+  batch.sv_tables = &sv_tables_;
+  batch.most_distinct = most_distinct;
   batch.x = x_.data();
   batch.y = y_.data();
   batch.is_bad = is_bad();
@@ -241,6 +250,22 @@ void ForwardPass::TakeStatuses(absl::Span<const size_t> indexes, absl::Span<cons
     }
     is_bad += counts[i];
   }
+}
+
+// The tails have the pass's tokens; at a boundary the next token is read through new gates.
+void ForwardPass::AdvanceSv(absl::Span<const size_t> indexes, absl::Span<const size_t> counts,
+                            std::vector<absl::Status>* statuses) const {
+  if (!has_sv_groups_) return;
+  std::vector<SvSession*> sessions;
+  std::vector<size_t> of_sessions;
+  for (size_t n = 0; n < indexes.size(); ++n) {
+    if (!(*statuses)[indexes[n]].ok()) continue;
+    sv_[n]->Take(static_cast<int64_t>(counts[indexes[n]]));
+    sessions.push_back(sv_[n]);
+    of_sessions.push_back(indexes[n]);
+  }
+  const std::vector<absl::Status> advanced = AdvanceSvSessions(sessions, limits_.solver_threads);
+  for (size_t n = 0; n < advanced.size(); ++n) (*statuses)[of_sessions[n]] = advanced[n];
 }
 
 void ForwardPass::GiveLogits(int64_t first, int64_t count,

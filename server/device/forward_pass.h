@@ -45,8 +45,8 @@ class ForwardPass {
                    absl::Span<const size_t> taken, absl::Span<const size_t> counts,
                    std::vector<absl::Status>* statuses);
   absl::Status Wipe();
-  // A pass may not go beyond the end of a chunk.
-  bool cuts_at_chunks() const { return cuts_at_chunks_; }
+  // Then a pass may not go beyond the end of a chunk, and every sequence has an SvSession.
+  bool has_sv_groups() const { return has_sv_groups_; }
   size_t num_graphs() const;
 
  private:
@@ -61,6 +61,7 @@ class ForwardPass {
     int64_t num_sequences;
     int64_t most_tokens_after;
     bool has_logits;
+    int64_t most_distinct;
     auto operator<=>(const StepShape&) const = default;
   };
 
@@ -68,13 +69,16 @@ class ForwardPass {
   absl::Status Allocate(const BufferPlan& plan);
   void TakeMetadata(absl::Span<const ForwardSequence> sequences, absl::Span<const size_t> indexes,
                     absl::Span<const size_t> taken, absl::Span<const size_t> counts);
-  absl::Status Enqueue(int64_t most_tokens_after, int64_t num_logit_rows);
+  int64_t MostDistinct() const;
+  absl::Status Enqueue(int64_t most_tokens_after, int64_t most_distinct, int64_t num_logit_rows);
   absl::Status EnqueueStep();
-  absl::Status Layers(int64_t most_tokens_after);
+  absl::Status Layers(int64_t most_tokens_after, int64_t most_distinct);
   absl::Status Logits(int64_t first, int64_t count);
   absl::Status CopyResults(int64_t num_logit_rows);
   void TakeStatuses(absl::Span<const size_t> indexes, absl::Span<const size_t> counts,
                     std::vector<absl::Status>* statuses) const;
+  void AdvanceSv(absl::Span<const size_t> indexes, absl::Span<const size_t> counts,
+                 std::vector<absl::Status>* statuses) const;
   void GiveLogits(int64_t first, int64_t count, const std::vector<absl::Status>& statuses) const;
   int64_t vocab_size() const { return model_->model().config().vocab_size; }
   int64_t width() const { return model_->model().config().width; }
@@ -84,11 +88,13 @@ class ForwardPass {
   const DeviceModel* model_;
   Queue* queue_;
   ForwardLimits limits_;
-  bool cuts_at_chunks_ = false;
+  bool has_sv_groups_ = false;
   int64_t max_logit_rows_ = 0;
   std::vector<std::unique_ptr<DeviceLayer>> layers_;
   BatchMetadata metadata_;
-  std::vector<SvSession*> sv_;             // of this pass, by sequence
+  SvTables sv_tables_;
+  std::vector<SvSession*> sv_;  // of this pass, by sequence
+  std::vector<int32_t> slots_;
   std::vector<Destination> destinations_;  // of this pass, by row of logits
   DeviceArray<std::byte> activations_;
   DeviceArray<float> x_;  // the residual stream is x + y (device_layer.h)

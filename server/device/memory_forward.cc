@@ -42,7 +42,7 @@ std::unique_ptr<DeviceGroup> MakeGroup(const GroupSetup& setup) {
     case MemoryKind::kWindow:
       return MakeWindowGroup(setup);
     case MemoryKind::kSv:
-      break;  // DeviceModel::Create refuses it
+      return MakeSvGroup(setup);
   }
   LETHE_CHECK(false);
   return nullptr;

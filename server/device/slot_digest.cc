@@ -10,6 +10,7 @@
 #include "kernels/base/check.h"
 #include "kernels/causal_conv/causal_conv.h"
 #include "kernels/ovq/ovq_batch.h"
+#include "server/device/sv_session.h"
 
 namespace lethe {
 namespace {
@@ -125,7 +126,8 @@ void AppendLocal(const std::string& prefix, const LocalLayerConfig& local, int64
 
 void AppendMemoryLayer(const std::string& prefix, const MemoryLayerConfig& memory,
                        absl::Span<const std::byte> image, const LayerParts& layer,
-                       int64_t num_tokens, audit::StateParts* parts) {
+                       int64_t num_tokens, const SvSession* sv, size_t* num_sv_groups,
+                       audit::StateParts* parts) {
   const MemoryColumns columns(memory);
   const auto tail = PartOf<float>(image, layer.own[0]);
   for (size_t g = 0; g < memory.groups.size(); ++g) {
@@ -140,7 +142,10 @@ void AppendMemoryLayer(const std::string& prefix, const MemoryLayerConfig& memor
     append(of_group.k_begin, of_group.num_keys, &tails);
     append(of_group.v_begin, of_group.num_values, &tails);
     AddPart(group + ".conv", tails, parts);
-    if (memory.groups[g].kind == MemoryKind::kSv) continue;
+    if (memory.groups[g].kind == MemoryKind::kSv) {
+      if (sv != nullptr) sv->AppendDigestParts((*num_sv_groups)++, group, parts);
+      continue;
+    }
     ByteWriter state;
     AppendMemory(memory.groups[g], image, layer.groups[g], num_tokens, &state);
     AddPart(group + ".memory", state, parts);
@@ -150,8 +155,9 @@ void AppendMemoryLayer(const std::string& prefix, const MemoryLayerConfig& memor
 }  // namespace
 
 void AppendSlotDigest(const ModelConfig& config, const SlotLayout& layout,
-                      absl::Span<const std::byte> image, int64_t num_tokens,
+                      absl::Span<const std::byte> image, int64_t num_tokens, const SvSession* sv,
                       audit::StateParts* parts) {
+  size_t num_sv_groups = 0;
   LETHE_CHECK(image.size() == layout.image_bytes());
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const std::string prefix = absl::StrCat("layer.", i);
@@ -159,7 +165,7 @@ void AppendSlotDigest(const ModelConfig& config, const SlotLayout& layout,
     if (const auto* local = std::get_if<LocalLayerConfig>(&config.layers[i])) {
       AppendLocal(prefix, *local, config.width, image, layer, num_tokens, parts);
     } else if (const auto* memory = std::get_if<MemoryLayerConfig>(&config.layers[i])) {
-      AppendMemoryLayer(prefix, *memory, image, layer, num_tokens, parts);
+      AppendMemoryLayer(prefix, *memory, image, layer, num_tokens, sv, &num_sv_groups, parts);
     }
   }
 }

@@ -23,8 +23,10 @@
 
 namespace lethe {
 
+class SvSession;
+
 void AppendSlotDigest(const ModelConfig& config, const SlotLayout& layout,
-                      absl::Span<const std::byte> image, int64_t num_tokens,
+                      absl::Span<const std::byte> image, int64_t num_tokens, const SvSession* sv,
                       audit::StateParts* parts);
 
 WipedVector<std::byte> InitialImage(const ModelConfig& config, const SlotLayout& layout);

@@ -89,15 +89,15 @@ absl::Status StatePool::CopySlot(int32_t from, int32_t to) {
 }
 
 absl::Status StatePool::AppendDigestParts(int32_t slot, int64_t num_tokens,
-                                          audit::StateParts* parts) const {
+                                          audit::StateParts* parts, const SvSession* sv) const {
   LETHE_ASSIGN_OR_RETURN(const SlotImage image, CopyToHost(slot));
-  AppendDigestParts(image, num_tokens, parts);
+  AppendDigestParts(image, num_tokens, parts, sv);
   return absl::OkStatus();
 }
 
 void StatePool::AppendDigestParts(const SlotImage& image, int64_t num_tokens,
-                                  audit::StateParts* parts) const {
-  AppendSlotDigest(model_->model().config(), arrays_->layout(), image, num_tokens, parts);
+                                  audit::StateParts* parts, const SvSession* sv) const {
+  AppendSlotDigest(model_->model().config(), arrays_->layout(), image, num_tokens, sv, parts);
 }
 
 }  // namespace lethe

@@ -34,6 +34,7 @@ namespace lethe {
 using SlotImage = WipedVector<std::byte>;
 
 class SlotArrays;
+class SvSession;
 
 class StatePool {
  public:
@@ -53,12 +54,13 @@ class StatePool {
   absl::Status CopyFromHost(const SlotImage& image, int32_t slot);
   absl::Status CopySlot(int32_t from, int32_t to);
 
-  // Parts "layer.0..." of docs/state-digest.md. "options", "tokens" and the head and memory parts of sv groups are not
-  // among them; an sv group's convolution tails are.
-  absl::Status AppendDigestParts(int32_t slot, int64_t num_tokens, audit::StateParts* parts) const;
+  // Parts "layer.0..." of docs/state-digest.md. "options" and "tokens" are not among them. The head and memory parts of sv groups are
+  // among them where `sv` is given, which has been synced; an sv group's convolution tails always are.
+  absl::Status AppendDigestParts(int32_t slot, int64_t num_tokens, audit::StateParts* parts,
+                                 const SvSession* sv = nullptr) const;
   // The same of an image, which needs no device.
-  void AppendDigestParts(const SlotImage& image, int64_t num_tokens,
-                         audit::StateParts* parts) const;
+  void AppendDigestParts(const SlotImage& image, int64_t num_tokens, audit::StateParts* parts,
+                         const SvSession* sv = nullptr) const;
 
   const SlotArrays& arrays() const { return *arrays_; }
 

@@ -11,6 +11,10 @@ void MemoryGroup::AppendDigestParts(const std::string& prefix, audit::StateParts
   tails_.k.AppendTo(&tails);
   tails_.v.AppendTo(&tails);
   parts->Add(prefix + ".conv", tails.bytes());
+  AppendMemoryParts(prefix, parts);
+}
+
+void MemoryGroup::AppendMemoryParts(const std::string& prefix, audit::StateParts* parts) const {
   for (size_t head = 0; head < key_trees_.size(); ++head) {
     const svdd::SvHeadView view = sv_memory_->head(static_cast<int64_t>(head));
     const audit::SupportState support =

@@ -79,6 +79,8 @@ class MemoryGroup {
   int64_t stored_columns() const;
   void Store(const MemoryInputs& inputs, absl::Span<float* const> rows) const;
   absl::Status Replay(absl::Span<const float* const> rows, Workspace* workspace);
+  // Of an sv group: keys and values as Prepare leaves them, not read.
+  absl::Status Write(const MemoryInputs& inputs, int64_t count);
 
   Snapshot TakeSnapshot() const;
   // Of the memory alone, for a ladder of a bank; null for sv.
@@ -94,6 +96,8 @@ class MemoryGroup {
   // This sv group after a change of its tokens (svdd::SvEdit).
   absl::StatusOr<std::unique_ptr<MemoryGroup>> Edited(const svdd::SvEdit& edit) const;
   void AppendDigestParts(const std::string& prefix, audit::StateParts* parts) const;
+  // The same without the convolutions' tails.
+  void AppendMemoryParts(const std::string& prefix, audit::StateParts* parts) const;
   absl::Status SkipSlots(int64_t count);
 
   Tails* mutable_tails() { return &tails_; }

@@ -92,6 +92,13 @@ absl::Status MemoryGroup::Replay(absl::Span<const float* const> rows, Workspace*
   return AsInternal(memory_->Write(inputs, count));
 }
 
+absl::Status MemoryGroup::Write(const MemoryInputs& inputs, int64_t count) {
+  LETHE_CHECK(sv_memory_ != nullptr);
+  LETHE_RETURN_IF_ERROR(AsInternal(memory_->Write(inputs, count)));
+  UpdateTrees();
+  return absl::OkStatus();
+}
+
 std::unique_ptr<MemorySnapshot> MemoryGroup::TakeMemorySnapshot() const {
   return sv_memory_ != nullptr ? nullptr : memory_->Snapshot();
 }

@@ -124,10 +124,12 @@ TEST_P(DeviceForwardTest, LastLogitsAreThoseOfTheLastToken) {
   std::vector<float> both(2 * VocabSize(world));
   ForwardSequence head;
   head.slot = last.slot;
+  head.sv = last.sv.get();
   head.vocab_ids = absl::MakeConstSpan(last.ids).subspan(0, 28);
   ASSERT_OK(world.forward->Evaluate({&head, 1}));  // nobody asks for logits
   ForwardSequence tail;
   tail.slot = last.slot;
+  tail.sv = last.sv.get();
   tail.rank = 28;
   tail.vocab_ids = absl::MakeConstSpan(last.ids).subspan(28);
   tail.logits = logits.data();
@@ -209,6 +211,7 @@ TEST_P(DeviceForwardTest, ABadSessionDoesNotFailItsMates) {
   sessions[1].ids[40] = 7;
   for (size_t i = 0; i < 3; ++i) {
     calls[i].slot = sessions[i].slot;
+    calls[i].sv = sessions[i].sv.get();
     calls[i].vocab_ids = sessions[i].ids;
     calls[i].logits = logits[i].data();
     sessions[i].done = sessions[i].ids.size();
@@ -241,19 +244,12 @@ TEST_P(DeviceForwardTest, LimitsAreChecked) {
   DeviceSession a = NewSession(&world, 9, 1);
   ForwardSequence call;
   call.slot = a.slot;
+  call.sv = a.sv.get();
   call.vocab_ids = a.ids;
   EXPECT_EQ(world.forward->Evaluate({&call, 1}).status().message(),
             "tokens of a call must be in 1 … 8, got 9");
   const auto forward = DeviceForward::Create(world.model.get(), world.pool.get(), {0, 1});
   EXPECT_EQ(forward.status().message(), "max_tokens must be in 1 … 65536, got 0");
-}
-
-TEST(DeviceModelTest, SupportVectorMemoriesAreRefusedByName) {
-  ASSERT_OK_AND_ASSIGN(const auto queue, Queue::Create(DeviceKind::kCpu));
-  const auto model = DeviceModel::Create(queue.get(), testing::SmallModel());
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(model.status().message(),
-            "layers[1].groups[0]: support-vector memories do not run in batches");
 }
 
 }  // namespace

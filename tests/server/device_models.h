@@ -1,4 +1,4 @@
-// RandomModel: a small model with random layers, every kind of layer and of memory but sv among them, and
+// RandomModel: a small model with random layers, every kind of layer and of memory among them, and
 // random weights.
 //
 // Units: none.   Requires: none.   Rejects: none.   Effects: none.
@@ -24,8 +24,8 @@ class RandomConfig {
 
   // Two memory layers, so that what the upper stores depends on what the lower reads; all kinds of groups.
   std::string Json() {
-    std::vector<std::string> groups = {Palimpsa("d"), Palimpsa("m"), Palimpsa("m"), Vla(),
-                                       Vla(),         Ovq(),         Window()};
+    std::vector<std::string> groups = {Palimpsa("d"), Palimpsa("m"), Palimpsa("m"), Vla(), Vla(),
+                                       Ovq(),         Window(),      Sv(),          Sv()};
     std::shuffle(groups.begin(), groups.end(), random_);
     const auto middle = groups.begin() + 1 + Below(static_cast<int>(groups.size()) - 1);
     std::vector<std::string> layers = {Local(), Memory({groups.begin(), middle}), Mlp(), Local(),
@@ -80,6 +80,11 @@ class RandomConfig {
   std::string Ovq() {
     return absl::StrCat(R"({"kind": "ovq", )", Heads(1 + Below(2)), R"(, "slots": )", 2 + Below(30),
                         "}");
+  }
+  std::string Sv() {
+    return absl::StrCat(R"({"kind": "sv", )", Heads(1 + Below(2)),
+                        R"(, "sigma": 1.0, "box_mass": )", Below(2) == 0 ? "16" : "256",
+                        R"(, "ridge": 0.00048828125})");
   }
   std::string Window() {
     const int heads = 1 + Below(2);

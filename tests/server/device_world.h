@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "server/device/device_forward.h"
+#include "server/device/sv_session.h"
 #include "tests/server/device_models.h"
 #include "tests/testing/device_test.h"
 #include "tests/testing/status_matchers.h"
@@ -29,7 +30,7 @@ inline std::vector<uint32_t> LogitBits(absl::Span<const float> values) {
 
 // A device's world for one model.
 struct DeviceWorld {
-  std::unique_ptr<DeviceModel> model;
+  std::shared_ptr<DeviceModel> model;
   std::unique_ptr<StatePool> pool;
   std::unique_ptr<DeviceForward> forward;
 };
@@ -52,6 +53,7 @@ inline DeviceWorld MakeDeviceWorld(Queue* queue, const std::shared_ptr<const Mod
 // A session of a world, and what it has answered.
 struct DeviceSession {
   int32_t slot = 0;
+  std::unique_ptr<SvSession> sv;
   std::vector<int32_t> ids;
   size_t done = 0;
   std::vector<float> logits;  // of every token that it took
@@ -63,6 +65,9 @@ inline DeviceSession NewSession(DeviceWorld* world, int64_t count, uint64_t seed
   EXPECT_OK(slot);
   session.slot = *slot;
   session.ids = SampleIds(count, seed);
+  auto sv = SvSession::Create(world->model.get(), {world->model, &world->model->model().config()});
+  EXPECT_OK(sv);
+  session.sv = *std::move(sv);
   return session;
 }
 
@@ -80,6 +85,7 @@ inline void Step(DeviceWorld* world, absl::Span<DeviceSession* const> sessions,
     session.logits.resize(before + counts[i] * VocabSize(*world));
     ForwardSequence sequence;
     sequence.slot = session.slot;
+    sequence.sv = session.sv.get();
     sequence.rank = static_cast<int64_t>(session.done);
     sequence.vocab_ids = absl::MakeConstSpan(session.ids).subspan(session.done, counts[i]);
     sequence.all_logits = session.logits.data() + before;
@@ -116,8 +122,9 @@ inline void RunToEnd(DeviceWorld* world, std::vector<DeviceSession>* sessions, u
 inline std::vector<audit::StatePart> PartsOf(const DeviceWorld& world,
                                              const DeviceSession& session) {
   audit::StateParts parts;
-  EXPECT_OK(
-      world.pool->AppendDigestParts(session.slot, static_cast<int64_t>(session.done), &parts));
+  EXPECT_OK(session.sv->Sync());
+  EXPECT_OK(world.pool->AppendDigestParts(session.slot, static_cast<int64_t>(session.done), &parts,
+                                          session.sv.get()));
   return parts.parts();
 }
 

@@ -21,6 +21,15 @@ using testing::PartsOf;
 using testing::RandomModel;
 using testing::Step;
 
+// What it has taken and answered; slot and sv are the caller's to give.
+DeviceSession CopyOf(const DeviceSession& session) {
+  DeviceSession copy;
+  copy.ids = session.ids;
+  copy.done = session.done;
+  copy.logits = session.logits;
+  return copy;
+}
+
 class StatePoolTest : public testing::DeviceTest {};
 LETHE_ON_EVERY_DEVICE(StatePoolTest);
 
@@ -29,15 +38,19 @@ TEST_P(StatePoolTest, CopiesGoOnWithTheSameBits) {
   DeviceSession original = NewSession(&world, 180, 1);
   DeviceSession* const of_original = &original;
   Step(&world, {&of_original, 1}, {101});
-  DeviceSession copy = original;
-  DeviceSession restored = original;
+  DeviceSession copy = CopyOf(original);
+  DeviceSession restored = CopyOf(original);
   copy.slot = *world.pool->Allocate();
   restored.slot = *world.pool->Allocate();
   ASSERT_OK(world.pool->CopySlot(original.slot, copy.slot));
   ASSERT_OK_AND_ASSIGN(const SlotImage image, world.pool->CopyToHost(original.slot));
   EXPECT_EQ(image.size(), world.model->slot_bytes());
+  ASSERT_OK_AND_ASSIGN(copy.sv, original.sv->Clone());
+  ASSERT_OK_AND_ASSIGN(const SvSession::Snapshot gates, original.sv->TakeSnapshot());
   Step(&world, {&of_original, 1}, {79});
   ASSERT_OK(world.pool->CopyFromHost(image, restored.slot));
+  ASSERT_OK_AND_ASSIGN(restored.sv, original.sv->Clone());
+  ASSERT_OK(restored.sv->Restore(gates));
   for (DeviceSession* session : {&copy, &restored}) {
     Step(&world, {&session, 1}, {79});
     EXPECT_EQ(LogitBits(session->logits), LogitBits(original.logits));
