@@ -1,4 +1,5 @@
 // AttachDevices (device_options.h).
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@ absl::StatusOr<std::vector<std::shared_ptr<DeviceBackend>>> AttachDevices(
   engine_options.device = options.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
   engine_options.num_slots = options.num_slots;
   engine_options.max_batch = options.max_batch;
+  engine_options.solver_threads = std::min(options.solver_threads, 256);
   engine_options.on_failure = on_failure;
   LETHE_ASSIGN_OR_RETURN(const Numerics numerics, MeasureNumerics(engine_options.device));
   for (const auto& [name, model] : models.models()) {

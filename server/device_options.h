@@ -34,6 +34,7 @@ struct DeviceOptions {
   std::string device = "cpu";  // "cpu", "cpu-batched" or "cuda"
   int32_t num_slots = 64;
   int64_t max_batch = 256;
+  int solver_threads = 1;  // ServerOptions::compute_threads
 
   bool is_batched() const { return device != "cpu"; }
 };

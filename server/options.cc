@@ -242,6 +242,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, ServerOptions
     if (options->model_directories.empty() && !options->no_model && !changes_key) {
       throw CLI::RequiredError("--model (or --no-model)");
     }
+    options->device.solver_threads = options->compute_threads;
     const absl::Status exposure = CheckExposure(options->identity, options->listen_address);
     if (!exposure.ok()) {
       throw CLI::ValidationError(std::string(exposure.message()));

@@ -44,6 +44,18 @@ absl::Status RunForgetBench(const BenchOptions& options);
 constexpr int64_t kServedTokens = 512;
 absl::Status RunServerBench(const BenchOptions& options);
 
+// Streams at once on a device (lethe-server's --device), greedy decoding through gRPC from as many clients on this machine, against a
+// loop that evaluates as many sessions together without a server: tokens a second, time to the first token, time between tokens.
+struct StreamBenchOptions {
+  std::string device = "cpu-batched";  // or "cuda"
+  std::string model_directory;         // empty: the built-in shapes with random weights
+  std::string shape = "hybrid";        // whose name holds this text
+  std::vector<int32_t> streams = {1, 16, 64, 256};
+  int64_t num_tokens = 128;
+  bool json = false;
+};
+absl::Status RunStreamBench(const StreamBenchOptions& options);
+
 // The bare loop: greedy decoding without sampling rules, text handling or a server.
 absl::Status DecodeGreedily(Session* session, int64_t num_tokens);
 

@@ -106,6 +106,27 @@ void AddModelBenches(CLI::App* app, absl::Status* status) {
                 lethe::bench::RunServerBench, {2048}, status);
 }
 
+void AddStreamBench(CLI::App* app, absl::Status* status) {
+  CLI::App* streams = app->add_subcommand(
+      "streams", "many streams at once on a device, through gRPC and in a bare batched loop");
+  auto options = std::make_shared<lethe::bench::StreamBenchOptions>();
+  streams->add_option("--device", options->device, "as of lethe-server")
+      ->check(CLI::IsMember({"cpu-batched", "cuda"}))
+      ->capture_default_str();
+  streams->add_option("--model", options->model_directory, "model directory [built-in shapes]");
+  streams->add_option("--shape", options->shape, "built-in shapes whose names hold this text")
+      ->capture_default_str();
+  streams->add_option("--streams", options->streams, "streams at once, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 512))
+      ->capture_default_str();
+  streams->add_option("--tokens", options->num_tokens, "tokens that each stream draws")
+      ->check(CLI::Range(int64_t{16}, int64_t{8192}))
+      ->capture_default_str();
+  streams->add_flag("--json", options->json, "one JSON object per line");
+  streams->callback([options, status] { *status = lethe::bench::RunStreamBench(*options); });
+}
+
 void AddRecallBench(CLI::App* app, BenchOptions* options, absl::Status* status) {
   CLI::App* recall = app->add_subcommand(
       "recall", "asks for records, forgets them, compares with sessions never told");
@@ -158,6 +179,7 @@ int Run(int argc, char** argv) {
   app.footer("Example: lethe bench model --model models/lethe-tiny --sizes 256,2048,8192");
   absl::Status status;
   AddModelBenches(&app, &status);
+  AddStreamBench(&app, &status);
   BenchOptions recall_options;
   AddRecallBench(&app, &recall_options, &status);
   BenchOptions solver_options;

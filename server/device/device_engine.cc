@@ -37,12 +37,15 @@ absl::StatusOr<std::shared_ptr<DeviceEngine>> DeviceEngine::Create(
   LETHE_RETURN_IF_ERROR(CheckOption("device batch", options.max_batch, 1, 4'096));
   LETHE_RETURN_IF_ERROR(
       CheckOption("device prompt tokens", options.max_prompt_tokens, kChunkTokens, 32'768));
+  LETHE_RETURN_IF_ERROR(CheckOption("solver threads", options.solver_threads, 1, 256));
   std::shared_ptr<DeviceEngine> engine(new DeviceEngine(options));
   LETHE_RETURN_IF_ERROR(engine->Start(std::move(model)));
   return engine;
 }
 
 absl::Status DeviceEngine::Start(std::shared_ptr<const Model> model) {
+  model_config_ = std::make_shared<const ModelConfig>(model->config());
+  has_sv_groups_ = HasSvGroups(*model_config_);
   absl::Status made;
   bool is_made = false;
   CondVar made_changed;
@@ -55,6 +58,7 @@ absl::Status DeviceEngine::Start(std::shared_ptr<const Model> model) {
       ForwardLimits limits;
       limits.max_sequences = options_.max_batch + options_.max_prompt_tokens / kTokensPerPrompt;
       limits.max_tokens = options_.max_batch + options_.max_prompt_tokens;
+      limits.solver_threads = options_.solver_threads;
       LETHE_ASSIGN_OR_RETURN(forward_,
                              DeviceForward::Create(device_model_.get(), pool_.get(), limits));
       return absl::OkStatus();
@@ -84,8 +88,8 @@ DeviceEngine::~DeviceEngine() {
   if (owner_.joinable()) owner_.join();
 }
 
-std::unique_ptr<EngineState> DeviceEngine::NewState() {
-  return std::unique_ptr<EngineState>(new EngineState(shared_from_this(), SlotImage(), 0));
+std::unique_ptr<EngineState> DeviceEngine::NewState(std::shared_ptr<const ModelConfig> config) {
+  return std::unique_ptr<EngineState>(new EngineState(shared_from_this(), std::move(config)));
 }
 
 std::unique_ptr<EngineState> DeviceEngine::LostState() {
@@ -125,43 +129,86 @@ absl::Status DeviceEngine::Run(absl::FunctionRef<absl::Status(Queue*)> work) {
   return job.status;
 }
 
-absl::StatusOr<SlotImage> DeviceEngine::Image(const EngineState& state) {
-  SlotImage image;
-  LETHE_RETURN_IF_ERROR(Run([&](Queue*) -> absl::Status {
-    if (state.is_lost_) return StateLost();
-    if (state.slot_ < 0) {
-      image = state.image_;
-      return absl::OkStatus();
-    }
-    LETHE_ASSIGN_OR_RETURN(image, pool_->CopyToHost(state.slot_));
-    return absl::OkStatus();
-  }));
-  return image;
+absl::StatusOr<SlotImage> DeviceEngine::ImageOf(const EngineState& state) const {
+  if (state.slot_ < 0) return state.image_;
+  return pool_->CopyToHost(state.slot_);
 }
 
-absl::Status DeviceEngine::SetImage(EngineState* state, SlotImage image, int64_t num_tokens) {
-  if (image.size() != slot_bytes() || num_tokens <= 0) {
-    return absl::InvalidArgumentError("image of another model");
+absl::Status DeviceEngine::SetImage(SlotImage image, EngineState* state) {
+  if (state->slot_ >= 0) {
+    return pool_->CopyFromHost(image.empty() ? pool_->InitialImage() : image, state->slot_);
+  }
+  WipeFrom(&state->image_, 0);
+  state->image_ = std::move(image);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EngineSnapshot> DeviceEngine::Snapshot(EngineState* state) {
+  EngineSnapshot snapshot;
+  const absl::Status taken = Run([&](Queue*) -> absl::Status {
+    if (state->is_lost_) return StateLost();
+    snapshot.num_tokens = state->num_tokens_;
+    if (state->num_tokens_ == 0) return absl::OkStatus();
+    LETHE_ASSIGN_OR_RETURN(snapshot.image, ImageOf(*state));
+    if (state->sv_ == nullptr) return absl::OkStatus();
+    LETHE_ASSIGN_OR_RETURN(snapshot.sv, state->sv_->TakeSnapshot());
+    return absl::OkStatus();
+  });
+  LETHE_RETURN_IF_ERROR(taken);
+  return snapshot;
+}
+
+absl::Status DeviceEngine::Restore(const EngineSnapshot& snapshot, EngineState* state) {
+  if (snapshot.num_tokens > 0 && snapshot.image.size() != slot_bytes()) {
+    return absl::InvalidArgumentError("snapshot of another model");
   }
   return Run([&](Queue*) -> absl::Status {
-    if (state->slot_ >= 0) {
-      LETHE_RETURN_IF_ERROR(pool_->CopyFromHost(image, state->slot_));
-      WipeFrom(&image, 0);
-    } else {
-      state->image_ = std::move(image);
+    LETHE_RETURN_IF_ERROR(SetImage(snapshot.image, state));
+    if (snapshot.num_tokens == 0) {
+      state->sv_.reset();
+    } else if (has_sv_groups_) {
+      if (state->sv_ == nullptr) return StateLost();
+      LETHE_RETURN_IF_ERROR(state->sv_->Restore(snapshot.sv));
     }
-    state->num_tokens_ = num_tokens;
+    state->num_tokens_ = snapshot.num_tokens;
     state->is_lost_ = false;
     return absl::OkStatus();
   });
 }
 
-absl::Status DeviceEngine::AppendDigestParts(const EngineState& state, audit::StateParts* parts) {
+absl::Status DeviceEngine::Clone(EngineState* state, EngineState* clone) {
   return Run([&](Queue*) -> absl::Status {
-    if (state.is_lost_) return StateLost();
-    if (state.slot_ >= 0) return pool_->AppendDigestParts(state.slot_, state.num_tokens_, parts);
-    pool_->AppendDigestParts(state.image_.empty() ? pool_->InitialImage() : state.image_,
-                             state.num_tokens_, parts);
+    if (state->is_lost_) return StateLost();
+    LETHE_ASSIGN_OR_RETURN(clone->image_, ImageOf(*state));
+    if (state->sv_ != nullptr) {
+      LETHE_ASSIGN_OR_RETURN(clone->sv_, state->sv_->Clone());
+    }
+    clone->num_tokens_ = state->num_tokens_;
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<const SvSession*> DeviceEngine::SyncedSv(EngineState* state) {
+  const SvSession* sv = nullptr;
+  const absl::Status synced = Run([&](Queue*) -> absl::Status {
+    if (state->is_lost_) return StateLost();
+    LETHE_RETURN_IF_ERROR(MakeSv(state));
+    if (state->sv_ != nullptr) LETHE_RETURN_IF_ERROR(state->sv_->Sync());
+    sv = state->sv_.get();
+    return absl::OkStatus();
+  });
+  LETHE_RETURN_IF_ERROR(synced);
+  return sv;
+}
+
+absl::Status DeviceEngine::AppendDigestParts(EngineState* state, audit::StateParts* parts) {
+  LETHE_ASSIGN_OR_RETURN(const SvSession* sv, SyncedSv(state));
+  return Run([&](Queue*) -> absl::Status {
+    if (state->slot_ >= 0) {
+      return pool_->AppendDigestParts(state->slot_, state->num_tokens_, parts, sv);
+    }
+    pool_->AppendDigestParts(state->image_.empty() ? pool_->InitialImage() : state->image_,
+                             state->num_tokens_, parts, sv);
     return absl::OkStatus();
   });
 }
@@ -186,6 +233,7 @@ void DeviceEngine::Release(EngineState* state) {
   { MutexLock lock(&answering_); }
   // Once the device has failed its memory is nobody's until the process ends.
   static_cast<void>(Run([&](Queue*) -> absl::Status {
+    state->sv_.reset();
     if (state->slot_ < 0) return absl::OkStatus();
     const int32_t slot = std::exchange(state->slot_, -1);
     return pool_->Free(slot);

@@ -8,8 +8,8 @@
 // Requires:  one call at a time for an EngineState, which is not destroyed meanwhile; vocab_ids in
 //            [0, vocab_size).
 // Rejects:   Create: what DeviceModel, StatePool and DeviceForward reject, INVALID_ARGUMENT that names the option and its
-//            range. Evaluate: INTERNAL when an activation is not finite: then only SetImage or destruction may follow;
-//            FAILED_PRECONDITION, reason STATE_LOST, until then. Everything: UNAVAILABLE, reason DEVICE_FAILED, once the
+//            range. Evaluate: INTERNAL when an activation is not finite: then only Restore or destruction may follow;
+//            FAILED_PRECONDITION, reason STATE_LOST, until then. RESOURCE_EXHAUSTED: no room for an sv group's support. Everything: UNAVAILABLE, reason DEVICE_FAILED, once the
 //            device has failed; nothing on it is of any use then, histories are.
 // Effects:   Evaluate blocks until the tokens are in. A state takes a slot of the pool when it evaluates; when none is
 //            free, that which was used longest ago moves to the host (a spill) and comes back when it is used.
@@ -45,16 +45,25 @@
 #include "server/device/device_forward.h"
 #include "server/device/device_model.h"
 #include "server/device/state_pool.h"
+#include "server/device/sv_session.h"
 
 namespace lethe {
 
 class DeviceEngine;
+
+// A session's state on the host, to go back to.
+struct EngineSnapshot {
+  int64_t num_tokens = 0;
+  SlotImage image;         // empty at rank 0
+  SvSession::Snapshot sv;  // of a model with sv groups: the gates; the keys stay in the state
+};
 
 struct EngineOptions {
   DeviceKind device = DeviceKind::kCpu;
   int32_t num_slots = 64;           // 1 ... 65536
   int64_t max_batch = 256;          // 1 ... 4096 decoders a step
   int64_t max_prompt_tokens = 512;  // 64 ... 32768 of a step
+  int64_t solver_threads = 1;       // 1 ... 256, that solve the gates of sv groups
   // Called once, by the owner thread, when the device has failed and those who waited know.
   std::function<void(const absl::Status&)> on_failure;
 };
@@ -69,13 +78,15 @@ class EngineState {
 
  private:
   friend class DeviceEngine;
-  EngineState(std::shared_ptr<DeviceEngine> engine, SlotImage image, int64_t num_tokens)
-      : engine_(std::move(engine)), image_(std::move(image)), num_tokens_(num_tokens) {}
+  EngineState(std::shared_ptr<DeviceEngine> engine, std::shared_ptr<const ModelConfig> config)
+      : engine_(std::move(engine)), config_(std::move(config)) {}
 
   const std::shared_ptr<DeviceEngine> engine_;
+  const std::shared_ptr<const ModelConfig> config_;  // the model's, its sv options perhaps others
   // Everything below is the owner thread's while a call or a job runs, and nobody's else.
   int32_t slot_ = -1;  // -1: none; then image_ is the state, empty at rank 0
   SlotImage image_;
+  std::unique_ptr<SvSession> sv_;  // null: no sv groups, or no token yet
   int64_t num_tokens_ = 0;
   uint64_t last_step_ = 0;
   bool is_lost_ = false;
@@ -112,19 +123,24 @@ class DeviceEngine : public std::enable_shared_from_this<DeviceEngine> {
   DeviceEngine(const DeviceEngine&) = delete;
   DeviceEngine& operator=(const DeviceEngine&) = delete;
 
-  // At rank 0.
-  std::unique_ptr<EngineState> NewState();
+  // At rank 0. `config`: the model's, its sv options perhaps others.
+  std::unique_ptr<EngineState> NewState(std::shared_ptr<const ModelConfig> config);
+  std::unique_ptr<EngineState> NewState() { return NewState(model_config_); }
   // That says STATE_LOST.
   std::unique_ptr<EngineState> LostState();
 
   absl::Status Evaluate(EngineState* state, absl::Span<const int32_t> vocab_ids,
                         absl::Span<float> logits, absl::Span<float> all_logits);
-  // Of a state that is at rank 0 empty.
-  absl::StatusOr<SlotImage> Image(const EngineState& state);
-  // INVALID_ARGUMENT for an image of another size.
-  absl::Status SetImage(EngineState* state, SlotImage image, int64_t num_tokens);
+  absl::StatusOr<EngineSnapshot> Snapshot(EngineState* state);
+  // A snapshot of the state or of one that it was cloned from, or of another without sv groups. INVALID_ARGUMENT for an
+  // image of another size.
+  absl::Status Restore(const EngineSnapshot& snapshot, EngineState* state);
+  // Into `clone`, new and of the same configuration.
+  absl::Status Clone(EngineState* state, EngineState* clone);
   // As StatePool's.
-  absl::Status AppendDigestParts(const EngineState& state, audit::StateParts* parts);
+  absl::Status AppendDigestParts(EngineState* state, audit::StateParts* parts);
+  // The state's sv groups with all its tokens, null without any; until its next call.
+  absl::StatusOr<const SvSession*> SyncedSv(EngineState* state);
   // Overwrites what past steps left in activations, workspaces and the host's copies.
   absl::Status Wipe();
   // Work for the owner thread, between steps.
@@ -178,6 +194,9 @@ class DeviceEngine : public std::enable_shared_from_this<DeviceEngine> {
   absl::Status GiveSlots(std::vector<Piece>* pieces) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EngineState* VictimBeside(const std::set<const EngineState*>& chosen) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MakeSv(EngineState* state);
+  absl::StatusOr<SlotImage> ImageOf(const EngineState& state) const;
+  absl::Status SetImage(SlotImage image, EngineState* state);
   absl::Status Load(EngineState* state);
   absl::Status Unload(EngineState* state);
   absl::StatusOr<std::vector<absl::Status>> Forward(absl::Span<const Piece> pieces);
@@ -189,6 +208,8 @@ class DeviceEngine : public std::enable_shared_from_this<DeviceEngine> {
   void Step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const EngineOptions options_;
+  std::shared_ptr<const ModelConfig> model_config_;
+  bool has_sv_groups_ = false;
   // The owner thread's, made and destroyed by it too; these two are read by all once they are there.
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<DeviceModel> device_model_;

@@ -22,18 +22,18 @@ absl::Status OtherSnapshot() { return absl::DataLossError("stored snapshot: of a
 
 class DeviceModelSnapshot final : public ModelSnapshot {
  public:
-  DeviceModelSnapshot(int64_t num_tokens, absl::StatusOr<SlotImage> image, WipedFloats logits)
-      : image_(std::move(image)), logits_(std::move(logits)) {
-    num_tokens_ = num_tokens;
+  DeviceModelSnapshot(absl::StatusOr<EngineSnapshot> state, WipedFloats logits)
+      : state_(std::move(state)), logits_(std::move(logits)) {
+    if (state_.ok()) num_tokens_ = state_->num_tokens;
   }
   size_t state_bytes() const override {
-    return (image_.ok() ? image_->size() : 0) + logits_.size() * sizeof(float);
+    return (state_.ok() ? state_->image.size() : 0) + logits_.size() * sizeof(float);
   }
-  const absl::StatusOr<SlotImage>& image() const { return image_; }  // empty at rank 0
+  const absl::StatusOr<EngineSnapshot>& state() const { return state_; }
   const WipedFloats& logits() const { return logits_; }
 
  private:
-  absl::StatusOr<SlotImage> image_;
+  absl::StatusOr<EngineSnapshot> state_;
   WipedFloats logits_;
 };
 
@@ -52,6 +52,13 @@ absl::Status CheckDeviceOverrides(const ModelConfig& config, const MemoryOverrid
   return absl::OkStatus();
 }
 
+std::shared_ptr<const ModelConfig> ConfigWith(const ModelConfig& config,
+                                              const MemoryOverrides& overrides) {
+  ModelConfig with = config;
+  with.layers = LayersWith(config, overrides);
+  return std::make_shared<const ModelConfig>(std::move(with));
+}
+
 }  // namespace
 
 DeviceModelState::DeviceModelState(std::shared_ptr<DeviceEngine> engine,
@@ -59,7 +66,8 @@ DeviceModelState::DeviceModelState(std::shared_ptr<DeviceEngine> engine,
                                    const MemoryOverrides& overrides)
     : ModelState(std::move(model), overrides),
       engine_(std::move(engine)),
-      state_(engine_->NewState()),
+      config_(ConfigWith(model_->config(), overrides)),
+      state_(engine_->NewState(config_)),
       logits_(static_cast<size_t>(model_->config().vocab_size)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceModelState>> DeviceModelState::Create(
@@ -87,34 +95,33 @@ absl::Status DeviceModelState::Logits(absl::Span<float> logits) const {
 }
 
 std::shared_ptr<const ModelSnapshot> DeviceModelState::Snapshot() const {
-  absl::StatusOr<SlotImage> image = SlotImage();
-  if (num_tokens_ > 0) image = engine_->Image(*state_);
-  return std::make_shared<DeviceModelSnapshot>(num_tokens_, std::move(image), logits_);
+  absl::StatusOr<EngineSnapshot> state = EngineSnapshot();
+  if (num_tokens_ > 0) state = engine_->Snapshot(state_.get());
+  return std::make_shared<DeviceModelSnapshot>(std::move(state), logits_);
 }
 
 absl::Status DeviceModelState::Restore(const ModelSnapshot& snapshot) {
   const auto* device = dynamic_cast<const DeviceModelSnapshot*>(&snapshot);
   if (device == nullptr) return absl::InvalidArgumentError("snapshot of another device");
-  LETHE_RETURN_IF_ERROR(device->image().status());
-  if (snapshot.num_tokens() == 0) {
-    state_ = engine_->NewState();
-  } else {
-    LETHE_RETURN_IF_ERROR(engine_->SetImage(state_.get(), *device->image(), snapshot.num_tokens()));
-  }
+  LETHE_RETURN_IF_ERROR(device->state().status());
+  LETHE_RETURN_IF_ERROR(engine_->Restore(*device->state(), state_.get()));
   num_tokens_ = snapshot.num_tokens();
   logits_ = device->logits();
   return absl::OkStatus();
 }
 
+bool DeviceModelState::writes_snapshots() const { return !HasSvGroups(*config_); }
+
 std::string DeviceModelState::WriteSnapshot(const ModelSnapshot& snapshot,
                                             int64_t inputs_from) const {
   const auto& device = dynamic_cast<const DeviceModelSnapshot&>(snapshot);
-  if (!device.image().ok()) return std::string();  // ReadSnapshot refuses it; the inputs are there
+  LETHE_CHECK(writes_snapshots());
+  if (!device.state().ok()) return std::string();  // ReadSnapshot refuses it; the inputs are there
+  const SlotImage& image = device.state()->image;
   ByteWriter writer;
   writer.U64(kSnapshotBytesVersion);
   writer.I64(inputs_from);
   writer.I64(snapshot.num_tokens());
-  const SlotImage& image = *device.image();
   writer.String(absl::string_view(reinterpret_cast<const char*>(image.data()), image.size()));
   writer.Array<float>(device.logits());
   return writer.Take();
@@ -131,39 +138,59 @@ absl::StatusOr<std::shared_ptr<const ModelSnapshot>> DeviceModelState::ReadSnaps
   LETHE_RETURN_IF_ERROR(reader.I64(&num_tokens));
   const bool goes_on = inputs_from == num_read_ && num_tokens > inputs_from &&
                        num_tokens % kChunkTokens == 0 && num_tokens_ == 0;
-  if (version != kSnapshotBytesVersion || !goes_on) return OtherSnapshot();
+  if (version != kSnapshotBytesVersion || !goes_on || !writes_snapshots()) return OtherSnapshot();
   std::string image;
   std::vector<float> logits;
   LETHE_RETURN_IF_ERROR(reader.String(&image));
   const absl::Status rest = reader.Array(&logits);
   const auto* image_bytes = reinterpret_cast<const std::byte*>(image.data());
-  SlotImage wiped_image(image_bytes, image_bytes + image.size());
+  EngineSnapshot state;
+  state.num_tokens = num_tokens;
+  state.image.assign(image_bytes, image_bytes + image.size());
   WipedFloats wiped_logits(logits.begin(), logits.end());
   explicit_bzero(image.data(), image.size());
   WipeFrom(&logits, 0);
   LETHE_RETURN_IF_ERROR(rest);
-  if (wiped_image.size() != engine_->slot_bytes() || wiped_logits.size() != logits_.size() ||
+  if (state.image.size() != engine_->slot_bytes() || wiped_logits.size() != logits_.size() ||
       reader.remaining() != 0) {
     return OtherSnapshot();
   }
   num_read_ = num_tokens;
-  return std::make_shared<DeviceModelSnapshot>(num_tokens, std::move(wiped_image),
-                                               std::move(wiped_logits));
+  return std::make_shared<DeviceModelSnapshot>(std::move(state), std::move(wiped_logits));
 }
 
 std::unique_ptr<ModelState> DeviceModelState::Clone() const {
   std::unique_ptr<DeviceModelState> clone(new DeviceModelState(engine_, model_, overrides_));
   if (num_tokens_ == 0) return clone;
   // A state that cannot be copied is one that cannot go on: the clone says so when it is used.
-  if (!clone->Restore(*Snapshot()).ok()) clone->state_ = engine_->LostState();
+  if (!engine_->Clone(state_.get(), clone->state_.get()).ok()) {
+    clone->state_ = engine_->LostState();
+  }
   clone->num_tokens_ = num_tokens_;
   clone->logits_ = logits_;
   return clone;
 }
 
 void DeviceModelState::AppendDigestParts(audit::StateParts* parts) const {
-  AppendOptions(LayersWith(model_->config(), overrides_), num_tokens_, parts);
-  LETHE_CHECK(engine_->AppendDigestParts(*state_, parts).ok());
+  AppendOptions(config_->layers, num_tokens_, parts);
+  LETHE_CHECK(engine_->AppendDigestParts(state_.get(), parts).ok());
+}
+
+std::vector<ModelState::SvGroup> DeviceModelState::SvGroups() const {
+  std::vector<SvGroup> groups;
+  if (!HasSvGroups(*config_)) return groups;
+  const absl::StatusOr<const SvSession*> sv = engine_->SyncedSv(state_.get());
+  LETHE_CHECK(sv.ok());
+  for (size_t i = 0; i < config_->layers.size(); ++i) {
+    const auto* memory = std::get_if<MemoryLayerConfig>(&config_->layers[i]);
+    if (memory == nullptr) continue;
+    for (size_t g = 0; g < memory->groups.size(); ++g) {
+      if (memory->groups[g].kind != MemoryKind::kSv) continue;
+      groups.push_back({static_cast<int64_t>(i), static_cast<int64_t>(g),
+                        (*sv)->group(groups.size()).sv_memory()});
+    }
+  }
+  return groups;
 }
 
 size_t DeviceModelState::state_bytes() const {

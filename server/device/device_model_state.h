@@ -8,7 +8,8 @@
 //            shape in the pool. Everything that evaluates: the engine's errors (device_engine.h). A snapshot that
 //            could not be taken says why when it is restored.
 // Effects:   a snapshot is an image on the host. A Clone begins as one and takes a slot when it evaluates.
-//            Images and logits are overwritten when dropped.
+//            Images and logits are overwritten when dropped. WriteSnapshot is not for models with sv groups, whose
+//            keys it would have to hold: they come back from their inputs.
 // Numerics:  bits are a function of the token sequence alone: not of the batch, slot or spill; on the host
 //            queue they are CpuModelState's, and so is the digest.
 // Threads:   DeviceModelState: compatible, different states at the same time; DeviceBackend: safe.
@@ -53,13 +54,15 @@ class DeviceModelState final : public ModelState {
   int64_t num_tokens() const override { return num_tokens_; }
   size_t state_bytes() const override;
   absl::Status SkipSlots(int64_t count) override;
-  std::vector<SvGroup> SvGroups() const override { return {}; }
+  bool writes_snapshots() const override;
+  std::vector<SvGroup> SvGroups() const override;
 
  private:
   DeviceModelState(std::shared_ptr<DeviceEngine> engine, std::shared_ptr<const Model> model,
                    const MemoryOverrides& overrides);
 
   const std::shared_ptr<DeviceEngine> engine_;
+  const std::shared_ptr<const ModelConfig> config_;  // the model's with the overrides
   std::unique_ptr<EngineState> state_;
   int64_t num_tokens_ = 0;
   int64_t num_read_ = 0;  // rank of the last snapshot that was read

@@ -29,7 +29,7 @@ absl::Status AddSession(DeviceEngine* engine, absl::Span<const int32_t> vocab_id
   }
   out->Array(absl::MakeConstSpan(logits));
   audit::StateParts parts;
-  LETHE_RETURN_IF_ERROR(engine->AppendDigestParts(*state, &parts));
+  LETHE_RETURN_IF_ERROR(engine->AppendDigestParts(state.get(), &parts));
   const audit::Sha256Digest digest = parts.Digest();
   out->Raw(digest.data(), digest.size());
   return absl::OkStatus();

@@ -135,6 +135,12 @@ absl::Status DeviceEngine::Unload(EngineState* state) {
   return pool_->Free(std::exchange(state->slot_, -1));
 }
 
+absl::Status DeviceEngine::MakeSv(EngineState* state) {
+  if (!has_sv_groups_ || state->sv_ != nullptr) return absl::OkStatus();
+  LETHE_ASSIGN_OR_RETURN(state->sv_, SvSession::Create(device_model_.get(), state->config_));
+  return absl::OkStatus();
+}
+
 absl::Status DeviceEngine::Load(EngineState* state) {
   LETHE_ASSIGN_OR_RETURN(state->slot_, pool_->Allocate());
   if (state->image_.empty()) return absl::OkStatus();
@@ -163,6 +169,7 @@ absl::Status DeviceEngine::GiveSlots(std::vector<Piece>* pieces) {
       resident_.insert(state);
       chosen.insert(state);
     }
+    LETHE_RETURN_IF_ERROR(MakeSv(state));
     placed.push_back(piece);
   }
   *pieces = std::move(placed);
@@ -177,6 +184,7 @@ absl::StatusOr<std::vector<absl::Status>> DeviceEngine::Forward(absl::Span<const
     ForwardSequence sequence;
     sequence.slot = request.state->slot_;
     sequence.rank = request.state->num_tokens_;
+    sequence.sv = request.state->sv_.get();
     sequence.vocab_ids = request.left.first(piece.count);
     const bool is_last = piece.count == request.left.size();
     if (is_last && !request.logits.empty()) sequence.logits = request.logits.data();

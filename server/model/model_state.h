@@ -92,6 +92,8 @@ class ModelState {
 
   virtual std::shared_ptr<const ModelSnapshot> Snapshot() const = 0;
   virtual absl::Status Restore(const ModelSnapshot& snapshot) = 0;
+  // False: WriteSnapshot is not to be asked for.
+  virtual bool writes_snapshots() const { return true; }
   // A complete snapshot of this state as bytes, for a state that begins anew, with what it needs of the tokens from
   // `inputs_from` on: the rank of the snapshot that is read before it, or 0.
   virtual std::string WriteSnapshot(const ModelSnapshot& snapshot, int64_t inputs_from) const = 0;

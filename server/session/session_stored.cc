@@ -54,10 +54,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Resume(std::shared_ptr<const M
 }
 
 int64_t Session::resumable_rank() const {
+  if (!state_->writes_snapshots()) return 0;
   return ladder_.NewestCompleteAtOrBefore(num_tokens())->num_tokens();
 }
 
 std::vector<SnapshotBytes> Session::SnapshotsBehind(int64_t rank, int max_count) const {
+  if (!state_->writes_snapshots()) return {};
   std::vector<std::shared_ptr<const ModelSnapshot>> chosen;  // the last first
   for (int64_t bound = num_tokens(); static_cast<int>(chosen.size()) < max_count;) {
     std::shared_ptr<const ModelSnapshot> next = ladder_.NewestCompleteAtOrBefore(bound);

@@ -4,6 +4,7 @@
 // each step. On a GPU the same against an engine that has one session at a time.
 #include "server/device/device_engine.h"
 
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -30,9 +31,10 @@ struct BackedModel {
   std::shared_ptr<DeviceBackend> backend;
 };
 
-BackedModel MakeBacked(DeviceKind device, uint64_t seed, const EngineOptions& wanted) {
+BackedModel MakeBacked(DeviceKind device, std::shared_ptr<const Model> model,
+                       const EngineOptions& wanted) {
   BackedModel backed;
-  backed.model = RandomModel(seed);
+  backed.model = std::move(model);
   EngineOptions options = wanted;
   options.device = device;
   auto engine = DeviceEngine::Create(backed.model, options);
@@ -93,12 +95,11 @@ class DeviceEngineTest : public testing::DeviceTest {
 };
 LETHE_ON_EVERY_DEVICE(DeviceEngineTest);
 
-TEST_P(DeviceEngineTest, SessionsOfManyThreadsEndAsEachAlone) {
-  constexpr int kThreads = 24;
-  const BackedModel backed = MakeBacked(GetParam(), 3, Slots(kThreads));
-  std::vector<std::unique_ptr<ModelState>> states(kThreads);
+void RunThreads(const BackedModel& backed, int num_threads,
+                const std::function<void(const ModelState&, absl::Span<const int32_t>)>& check) {
+  std::vector<std::unique_ptr<ModelState>> states(static_cast<size_t>(num_threads));
   std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < num_threads; ++i) {
     threads.emplace_back([&, i] {
       const std::vector<int32_t> ids = SampleIds(40 + 9 * i, static_cast<uint64_t>(i));
       auto state = ModelState::Create(backed.model, {});
@@ -113,18 +114,28 @@ TEST_P(DeviceEngineTest, SessionsOfManyThreadsEndAsEachAlone) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < num_threads; ++i) {
     SCOPED_TRACE(i);
-    ExpectEqual(backed, *states[static_cast<size_t>(i)],
-                SampleIds(40 + 9 * i, static_cast<uint64_t>(i)));
+    check(*states[static_cast<size_t>(i)], SampleIds(40 + 9 * i, static_cast<uint64_t>(i)));
   }
-  EXPECT_EQ(backed.engine->counters().slots_in_use, kThreads);
+  EXPECT_EQ(backed.engine->counters().slots_in_use, num_threads);
   states.clear();
   EXPECT_EQ(backed.engine->counters().slots_in_use, 0);
 }
 
+TEST_P(DeviceEngineTest, SessionsOfManyThreadsEndAsEachAlone) {
+  for (const std::shared_ptr<const Model>& model : {RandomModel(3), testing::SmallModel()}) {
+    SCOPED_TRACE(model->config().name);
+    const BackedModel backed = MakeBacked(GetParam(), model, Slots(24));
+    alone_ = nullptr;
+    RunThreads(backed, 24, [&](const ModelState& state, absl::Span<const int32_t> ids) {
+      ExpectEqual(backed, state, ids);
+    });
+  }
+}
+
 TEST_P(DeviceEngineTest, MoreSessionsThanSlotsMoveToTheHostAndBack) {
-  const BackedModel backed = MakeBacked(GetParam(), 4, Slots(3));
+  const BackedModel backed = MakeBacked(GetParam(), RandomModel(4), Slots(3));
   constexpr size_t kSessions = 10;
   std::vector<std::unique_ptr<ModelState>> states;
   for (size_t i = 0; i < kSessions; ++i) {
@@ -153,7 +164,7 @@ TEST_P(DeviceEngineTest, MoreSessionsThanSlotsMoveToTheHostAndBack) {
 }
 
 TEST_P(DeviceEngineTest, SnapshotsAndClonesAreStatesOfTheirOwn) {
-  const BackedModel backed = MakeBacked(GetParam(), 5, Slots(2));
+  const BackedModel backed = MakeBacked(GetParam(), RandomModel(5), Slots(2));
   const std::vector<int32_t> ids = SampleIds(200, 1);
   const auto first = absl::MakeConstSpan(ids).first(128);
   ASSERT_OK_AND_ASSIGN(const auto state, ModelState::Create(backed.model, {}));
@@ -170,7 +181,18 @@ TEST_P(DeviceEngineTest, SnapshotsAndClonesAreStatesOfTheirOwn) {
   ExpectEqual(backed, *state, ids);
   ASSERT_OK(state->Restore(*snapshot));
   ExpectEqual(backed, *state, first);
-  // As bytes, into a state that begins anew.
+  ASSERT_OK(state->Restore(*empty));
+  EXPECT_EQ(state->num_tokens(), 0);
+  ASSERT_OK(state->Evaluate(first));
+  ExpectEqual(backed, *state, first);
+}
+
+TEST_P(DeviceEngineTest, SnapshotsComeBackFromTheirBytes) {
+  const BackedModel backed = MakeBacked(GetParam(), testing::StreamingModel(), Slots(2));
+  const std::vector<int32_t> first = SampleIds(128, 1);
+  ASSERT_OK_AND_ASSIGN(const auto state, ModelState::Create(backed.model, {}));
+  ASSERT_OK(state->Evaluate(first));
+  const auto snapshot = state->Snapshot();
   const std::string bytes = state->WriteSnapshot(*snapshot, 0);
   ASSERT_OK_AND_ASSIGN(const auto read_state, ModelState::Create(backed.model, {}));
   ASSERT_OK_AND_ASSIGN(const auto read, read_state->ReadSnapshot(bytes));
@@ -181,16 +203,16 @@ TEST_P(DeviceEngineTest, SnapshotsAndClonesAreStatesOfTheirOwn) {
     EXPECT_THAT(refusing->ReadSnapshot(bytes.substr(0, size)),
                 testing::StatusIs(absl::StatusCode::kDataLoss));
   }
-  ASSERT_OK(state->Restore(*empty));
-  EXPECT_EQ(state->num_tokens(), 0);
-  ASSERT_OK(state->Evaluate(first));
-  ExpectEqual(backed, *state, first);
+  // A model with support-vector memories comes back from its inputs.
+  const BackedModel other = MakeBacked(GetParam(), testing::SmallModel(), Slots(2));
+  ASSERT_OK_AND_ASSIGN(const auto none, ModelState::Create(other.model, {}));
+  EXPECT_FALSE(none->writes_snapshots());
 }
 
 TEST_P(DeviceEngineTest, PromptsLeaveDecodersTheirTurns) {
   EngineOptions options = Slots(8);
   options.max_prompt_tokens = 64;
-  const BackedModel backed = MakeBacked(GetParam(), 6, options);
+  const BackedModel backed = MakeBacked(GetParam(), RandomModel(6), options);
   std::vector<StepRecord> steps;  // the owner thread's until the engine is quiet
   backed.engine->ObserveSteps([&](const StepRecord& record) { steps.push_back(record); });
   std::atomic<bool> prompts_done{false};
@@ -239,7 +261,8 @@ TEST_P(DeviceEngineTest, OneBadSessionFailsAlone) {
   TensorMap tensors = SyntheticTensors(config, 7);
   Tensor& embed = tensors.at("embed.weight");
   for (int64_t i = 0; i < config.width; ++i) {
-    embed.values[static_cast<size_t>(31 * config.width + i)] = std::numeric_limits<float>::infinity();
+    embed.values[static_cast<size_t>(31 * config.width + i)] =
+        std::numeric_limits<float>::infinity();
   }
   ASSERT_OK_AND_ASSIGN(const auto model, Model::Create(config, tensors));
   EngineOptions options = Slots(4);
@@ -247,6 +270,8 @@ TEST_P(DeviceEngineTest, OneBadSessionFailsAlone) {
   ASSERT_OK_AND_ASSIGN(const auto engine, DeviceEngine::Create(model, options));
   const auto bad = engine->NewState();
   const auto good = engine->NewState();
+  ASSERT_OK(engine->Evaluate(bad.get(), {1}, {}, {}));
+  ASSERT_OK_AND_ASSIGN(const EngineSnapshot before, engine->Snapshot(bad.get()));
   std::thread mate([&] { EXPECT_OK(engine->Evaluate(good.get(), {1, 2, 3}, {}, {})); });
   EXPECT_THAT(engine->Evaluate(bad.get(), {1, 31, 3}, {}, {}),
               testing::StatusIs(absl::StatusCode::kInternal, "not finite"));
@@ -254,14 +279,13 @@ TEST_P(DeviceEngineTest, OneBadSessionFailsAlone) {
   const absl::Status lost = engine->Evaluate(bad.get(), {1}, {}, {});
   EXPECT_EQ(lost.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ErrorInfoOf(lost).reason, "STATE_LOST");
-  ASSERT_OK_AND_ASSIGN(SlotImage image, engine->Image(*good));
-  ASSERT_OK(engine->SetImage(bad.get(), std::move(image), 3));
+  ASSERT_OK(engine->Restore(before, bad.get()));
   EXPECT_OK(engine->Evaluate(bad.get(), {1}, {}, {}));
   EXPECT_OK(engine->health());
 }
 
 TEST_P(DeviceEngineTest, ADeviceThatFailsIsSaidToEveryone) {
-  const BackedModel backed = MakeBacked(GetParam(), 8, Slots(4));
+  const BackedModel backed = MakeBacked(GetParam(), RandomModel(8), Slots(4));
   const auto state = backed.engine->NewState();
   ASSERT_OK(backed.engine->Evaluate(state.get(), {1, 2}, {}, {}));
   testing::ScopedFault fault(Fault::kDeviceFails);
@@ -276,7 +300,8 @@ TEST_P(DeviceEngineTest, ADeviceThatFailsIsSaidToEveryone) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(backed.engine->health().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(backed.engine->Image(*state), testing::StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(backed.engine->Snapshot(state.get()),
+              testing::StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_P(DeviceEngineTest, OptionsOutOfRangeAreNamed) {
@@ -293,8 +318,9 @@ TEST_P(DeviceEngineTest, OptionsOutOfRangeAreNamed) {
 }
 
 // C1 and C2 on a device, with load beside it: after any Forget a session is one that never saw what went.
-TEST_P(DeviceEngineTest, AForgottenSessionIsOneThatNeverSaw) {
-  const BackedModel backed = MakeBacked(GetParam(), 9, Slots(4));
+void ExpectForgottenIsNeverSeen(
+    DeviceKind device, const BackedModel& backed,
+    const std::function<void(const ModelState&, absl::Span<const int32_t>)>& check) {
   std::atomic<bool> done{false};
   std::vector<std::thread> load;
   for (int i = 0; i < 3; ++i) {
@@ -308,7 +334,7 @@ TEST_P(DeviceEngineTest, AForgottenSessionIsOneThatNeverSaw) {
     });
   }
   std::mt19937_64 random(9);
-  for (int round = 0; round < (GetParam() == DeviceKind::kCuda ? 20 : 6); ++round) {
+  for (int round = 0; round < (device == DeviceKind::kCuda ? 12 : 4); ++round) {
     SCOPED_TRACE(round);
     ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(backed.model, SessionOptions()));
     const std::vector<int32_t> ids =
@@ -337,10 +363,23 @@ TEST_P(DeviceEngineTest, AForgottenSessionIsOneThatNeverSaw) {
               "");
     EXPECT_EQ(result.digest_after, fresh->Digest());
     EXPECT_EQ(LogitBits(session->logits()), LogitBits(fresh->logits()));
-    ExpectEqual(backed, session->state(), kept);
+    check(session->state(), kept);
   }
   done.store(true);
   for (std::thread& thread : load) thread.join();
+}
+
+TEST_P(DeviceEngineTest, AForgottenSessionIsOneThatNeverSaw) {
+  for (const std::shared_ptr<const Model>& model :
+       {RandomModel(9), testing::SmallModel(), testing::ContextualModel()}) {
+    SCOPED_TRACE(model->config().name);
+    const BackedModel backed = MakeBacked(GetParam(), model, Slots(4));
+    alone_ = nullptr;
+    ExpectForgottenIsNeverSeen(GetParam(), backed,
+                               [&](const ModelState& state, absl::Span<const int32_t> kept) {
+                                 ExpectEqual(backed, state, kept);
+                               });
+  }
 }
 
 }  // namespace
