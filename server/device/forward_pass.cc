@@ -26,6 +26,24 @@ int64_t PowerOfTwo(int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 
+// Of recorded steps: coarse, so that a growing session meets few of them.
+int64_t PowerOfFour(int64_t least) {
+  int64_t power = 1;
+  while (power < least) power *= 4;
+  return power;
+}
+
+bool HasDictionaries(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    const auto* memory = std::get_if<MemoryLayerConfig>(&layer);
+    if (memory == nullptr) continue;
+    for (const GroupConfig& group : memory->groups) {
+      if (group.kind == MemoryKind::kOvq) return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<DeviceLayer>>> MakeLayers(const DeviceModel& model,
                                                                      LayerSetup setup) {
   const ModelConfig& config = model.model().config();
@@ -67,6 +85,7 @@ absl::StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const DeviceMod
   std::unique_ptr<ForwardPass> pass(new ForwardPass(model));
   pass->limits_ = limits;
   pass->has_sv_groups_ = HasSvGroups(config);
+  pass->has_dictionaries_ = HasDictionaries(config);
   LayerSetup setup;
   setup.queue = model->queue();
   setup.arrays = &pool->arrays();
@@ -74,7 +93,7 @@ absl::StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(const DeviceMod
   setup.norm_eps = static_cast<float>(config.norm_eps);
   setup.max_tokens = limits.max_tokens;
   setup.max_sequences = std::min(limits.max_sequences, limits.max_tokens);
-  setup.most_tokens = PowerOfTwo(std::max(config.max_tokens, limits.max_tokens));
+  setup.most_tokens = PowerOfFour(std::max(config.max_tokens, limits.max_tokens));
   BufferPlan needed(nullptr, limits.max_tokens);
   setup.plan = &needed;
   LETHE_RETURN_IF_ERROR(MakeLayers(*model, setup).status());
@@ -185,7 +204,7 @@ absl::Status ForwardPass::EnqueueStep() {
   const int64_t most = std::min(max_logit_rows_, kRecordedSequencesMax);
   const StepShape shape = {
       std::min(PowerOfTwo(metadata_.num_tokens()), most),
-      PowerOfTwo(metadata_.most_tokens_after()),
+      has_dictionaries_ ? PowerOfFour(metadata_.most_tokens_after()) : 0,
       metadata_.num_logit_rows() > 0,
       MostDistinct(),
   };

@@ -59,7 +59,7 @@ class ForwardPass {
   // What a recorded step depends on besides the memory that it reads.
   struct StepShape {
     int64_t num_sequences;
-    int64_t most_tokens_after;
+    int64_t most_tokens_after;  // 0 where no layer asks
     bool has_logits;
     int64_t most_distinct;
     auto operator<=>(const StepShape&) const = default;
@@ -89,6 +89,7 @@ class ForwardPass {
   Queue* queue_;
   ForwardLimits limits_;
   bool has_sv_groups_ = false;
+  bool has_dictionaries_ = false;  // whose kernels are told how full they may be
   int64_t max_logit_rows_ = 0;
   std::vector<std::unique_ptr<DeviceLayer>> layers_;
   BatchMetadata metadata_;
