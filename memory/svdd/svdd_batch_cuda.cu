@@ -1,4 +1,6 @@
 // SvddBatch on CUDA: a block is a team, and takes one job after the other.
+#include <string>
+
 #include <cuda_runtime_api.h>
 
 #include "absl/status/status.h"
@@ -246,7 +248,7 @@ size_t SharedBytes(const SvddWork& work, int64_t max_keys) {
 
 absl::Status Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  return absl::InternalError(std::string(what) + ": " + cudaGetErrorString(error));
+  return absl::InternalError(std::string("SvddBatch, ") + what + ": " + cudaGetErrorString(error));
 }
 
 }  // namespace
@@ -254,21 +256,23 @@ absl::Status Check(cudaError_t error, const char* what) {
 absl::Status SvddTeamsCuda(Queue* queue, int64_t max_keys, SvddTeams* teams) {
   int device = 0;
   int shared_max = 0;
-  LETHE_RETURN_IF_ERROR(Check(cudaGetDevice(&device), "SvddBatch"));
+  cudaFuncAttributes attributes;
+  LETHE_RETURN_IF_ERROR(Check(cudaGetDevice(&device), "device"));
   LETHE_RETURN_IF_ERROR(
       Check(cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-            "SvddBatch"));
+            "shared memory"));
+  LETHE_RETURN_IF_ERROR(Check(cudaFuncGetAttributes(&attributes, SvddKernel), "kernel"));
+  shared_max -= static_cast<int>(attributes.sharedSizeBytes);
   const size_t all = SharedBytes({}, max_keys);
-  teams->has_shared_vectors = all + sizeof(TeamShared) <= static_cast<size_t>(shared_max);
+  teams->has_shared_vectors = all <= static_cast<size_t>(shared_max);
   const size_t bytes = teams->has_shared_vectors ? all : kSmallFactorDoubles * sizeof(double);
-  LETHE_RETURN_IF_ERROR(
-      Check(cudaFuncSetAttribute(SvddKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 shared_max - static_cast<int>(sizeof(TeamShared))),
-            "SvddBatch"));
+  LETHE_RETURN_IF_ERROR(Check(
+      cudaFuncSetAttribute(SvddKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_max),
+      "size of shared memory"));
   int blocks = 0;
   LETHE_RETURN_IF_ERROR(
       Check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, SvddKernel, kThreads, bytes),
-            "SvddBatch"));
+            "occupancy"));
   if (blocks < 1) return absl::InternalError("SvddBatch: the device has no room for a block");
   teams->num_teams = blocks * queue->num_multiprocessors();
   return absl::OkStatus();
