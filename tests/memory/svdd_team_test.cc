@@ -140,6 +140,7 @@ class Block {
     }
     TeamShared shared;
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int rank = 0; rank < kThreads; ++rank) {
       threads.emplace_back([&, rank] {
         ThreadTeam team(rank, &shared);
