@@ -149,6 +149,7 @@ absl::Status RunKernelBench(const KernelBenchOptions& options) {
   AddOvqCases(&cases);
   AddSvReadCases(&cases);
   AddLocalCases(&cases);
+  AddSvddCases(&cases);
   PrintHead(options);
   const std::vector<KernelPeer> peers = PeersOf(options);
   double copy_rate = 0.0;
@@ -166,6 +167,7 @@ absl::Status RunKernelBench(const KernelBenchOptions& options) {
     Print(*kernel_case, seconds, copy_rate, options.json);
     PrintPeers(*kernel_case, seconds.Median(), peers, options.json);
     std::fflush(stdout);
+    LETHE_RETURN_IF_ERROR(kernel_case->Check());
     kernel_case.reset();  // its memory is the next one's
   }
   return absl::OkStatus();

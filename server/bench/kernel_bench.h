@@ -37,6 +37,8 @@ class KernelCase {
   virtual absl::Status Prepare(Queue* queue) = 0;
   // Enqueues one run.
   virtual absl::Status Run(Queue* queue) = 0;
+  // After the runs, where results can be compared with others in a moment: an error ends the bench.
+  virtual absl::Status Check() { return absl::OkStatus(); }
 };
 
 using KernelCases = std::vector<std::unique_ptr<KernelCase>>;
@@ -48,6 +50,7 @@ void AddVlaChunkCases(KernelCases* cases);
 void AddOvqCases(KernelCases* cases);
 void AddSvReadCases(KernelCases* cases);
 void AddLocalCases(KernelCases* cases);
+void AddSvddCases(KernelCases* cases);
 
 struct KernelBenchOptions {
   DeviceKind device = DeviceKind::kCuda;
