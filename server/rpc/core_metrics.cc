@@ -73,6 +73,24 @@ void WriteLoad(const ServerCore& core, MetricsPage* page) {
                 svdd::NumFallbacks());
 }
 
+void WriteStepSizes(const ServerCore& core, MetricsPage* page) {
+  page->Family("lethe_device_step_streams", "histogram",
+               "Streams that a pass over the model took a token of.");
+  for (const std::shared_ptr<DeviceBackend>& backend : core.devices) {
+    const DeviceEngine::Counters counters = backend->engine()->counters();
+    const std::string& model = backend->engine()->model().config().name;
+    int64_t count = 0;
+    for (size_t i = 0; i < counters.steps_by_decoders.size(); ++i) {
+      count += counters.steps_by_decoders[i];
+      const std::string bound =
+          i < DeviceEngine::kStepSizes.size() ? absl::StrCat(DeviceEngine::kStepSizes[i]) : "+Inf";
+      page->Sample({{"model", model}, {"le", bound}}, static_cast<double>(count), "_bucket");
+    }
+    page->Sample({{"model", model}}, static_cast<double>(counters.num_decoded), "_sum");
+    page->Sample({{"model", model}}, static_cast<double>(count), "_count");
+  }
+}
+
 void WriteDevices(const ServerCore& core, MetricsPage* page) {
   if (core.devices.empty()) return;
   const auto family = [&](absl::string_view name, absl::string_view type, absl::string_view help,
@@ -93,8 +111,7 @@ void WriteDevices(const ServerCore& core, MetricsPage* page) {
          [](const DeviceEngine& engine) { return engine.counters().num_steps; });
   family("lethe_device_tokens_total", "counter", "Tokens that these took in.",
          [](const DeviceEngine& engine) { return engine.counters().num_tokens; });
-  family("lethe_device_decoded_tokens_total", "counter", "Of them, single tokens of streams.",
-         [](const DeviceEngine& engine) { return engine.counters().num_decoded; });
+  WriteStepSizes(core, page);
 }
 
 void WriteLog(const ServerCore& core, const MetricsPlaces& places, MetricsPage* page) {
