@@ -18,6 +18,10 @@ namespace {
 // CpuModelState's is 1: a stored snapshot of the one is none of the other.
 constexpr uint64_t kSnapshotBytesVersion = 2;
 
+// Of a state of so many bytes every boundary is kept.
+constexpr size_t kSnapshotBytesPerChunk = size_t{32} << 10;
+constexpr int64_t kSnapshotTokensMax = 512;
+
 absl::Status OtherSnapshot() { return absl::DataLossError("stored snapshot: of another state"); }
 
 class DeviceModelSnapshot final : public ModelSnapshot {
@@ -108,6 +112,15 @@ absl::Status DeviceModelState::Restore(const ModelSnapshot& snapshot) {
   num_tokens_ = snapshot.num_tokens();
   logits_ = device->logits();
   return absl::OkStatus();
+}
+
+int64_t DeviceModelState::snapshot_tokens() const {
+  int64_t tokens = kChunkTokens;
+  for (size_t bytes = kSnapshotBytesPerChunk;
+       bytes < engine_->slot_bytes() && tokens < kSnapshotTokensMax; bytes *= 2) {
+    tokens *= 2;
+  }
+  return tokens;
 }
 
 bool DeviceModelState::writes_snapshots() const { return !HasSvGroups(*config_); }

@@ -54,6 +54,9 @@ class DeviceModelState final : public ModelState {
   int64_t num_tokens() const override { return num_tokens_; }
   size_t state_bytes() const override;
   absl::Status SkipSlots(int64_t count) override;
+  // A snapshot is a copy of the whole state over the bus while every stream waits, and a token evaluated again
+  // costs a device little: so the farther apart, the larger the state.
+  int64_t snapshot_tokens() const override;
   bool writes_snapshots() const override;
   std::vector<SvGroup> SvGroups() const override;
 

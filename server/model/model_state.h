@@ -34,6 +34,7 @@
 #include "absl/types/span.h"
 
 #include "audit/state/state_digest.h"
+#include "memory/memory.h"
 #include "memory/svdd/sv_memory.h"
 #include "server/model/model.h"
 
@@ -92,6 +93,8 @@ class ModelState {
 
   virtual std::shared_ptr<const ModelSnapshot> Snapshot() const = 0;
   virtual absl::Status Restore(const ModelSnapshot& snapshot) = 0;
+  // Boundary states are worth keeping at multiples of it: a multiple of kChunkTokens.
+  virtual int64_t snapshot_tokens() const { return kChunkTokens; }
   // False: WriteSnapshot is not to be asked for.
   virtual bool writes_snapshots() const { return true; }
   // A complete snapshot of this state as bytes, for a state that begins anew, with what it needs of the tokens from

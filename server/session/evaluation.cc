@@ -27,7 +27,9 @@ absl::Status EvaluateRange(const Inputs& inputs, int64_t first, int64_t end, int
     }
     LETHE_RETURN_IF_ERROR(state->Evaluate(absl::MakeConstSpan(vocab_ids).first(count)));
     rank = stop;
-    if (rank == boundary && IsOnLadder(rank, head)) ladder->Insert(state->Snapshot());
+    if (rank == boundary && rank % state->snapshot_tokens() == 0 && IsOnLadder(rank, head)) {
+      ladder->Insert(state->Snapshot());
+    }
   }
   return absl::OkStatus();
 }
