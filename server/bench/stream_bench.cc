@@ -36,8 +36,9 @@ struct StreamTimes {
 };
 
 struct StreamResult {
-  double bare = 0;    // tokens/s
-  double served = 0;  // likewise
+  double bare = 0;      // tokens/s
+  double served = 0;    // likewise
+  double together = 0;  // streams that a step with any took, on average
   std::vector<double> first_s;
   std::vector<double> gaps_s;
 };
@@ -203,6 +204,15 @@ absl::Status RunStreams(const std::string& address, int32_t num_streams, int64_t
   return absl::OkStatus();
 }
 
+// Since the counters were `before`.
+double StreamsPerStep(const DeviceEngine::Counters& before, const DeviceEngine::Counters& after) {
+  int64_t num_steps = 0;
+  for (const int64_t count : after.steps_by_decoders) num_steps += count;
+  for (const int64_t count : before.steps_by_decoders) num_steps -= count;
+  const int64_t num_decoded = after.num_decoded - before.num_decoded;
+  return static_cast<double>(num_decoded) / static_cast<double>(std::max<int64_t>(num_steps, 1));
+}
+
 void Print(const std::string& name, int32_t num_streams, const StreamResult& result, bool json) {
   const double first_p50 = 1e3 * Quantile(result.first_s, 0.5);
   const double first_p99 = 1e3 * Quantile(result.first_s, 0.99);
@@ -211,14 +221,16 @@ void Print(const std::string& name, int32_t num_streams, const StreamResult& res
   if (json) {
     std::printf(
         "{\"bench\":\"streams\",\"model\":\"%s\",\"streams\":%d,\"bare_tokens_per_s\":%.1f,"
-        "\"served_tokens_per_s\":%.1f,\"first_p50_ms\":%.3f,\"first_p99_ms\":%.3f,"
+        "\"served_tokens_per_s\":%.1f,\"streams_per_step\":%.2f,\"first_p50_ms\":%.3f,\"first_p99_"
+        "ms\":%.3f,"
         "\"gap_p50_ms\":%.4f,\"gap_p99_ms\":%.4f}\n",
-        name.c_str(), num_streams, result.bare, result.served, first_p50, first_p99, gap_p50,
-        gap_p99);
+        name.c_str(), num_streams, result.bare, result.served, result.together, first_p50,
+        first_p99, gap_p50, gap_p99);
   } else {
-    std::printf("%-12s %8d %12.0f %12.0f %7.1f %% %10.2f %10.2f %10.3f %10.3f\n", name.c_str(),
-                num_streams, result.bare, result.served, 100 * result.served / result.bare,
-                first_p50, first_p99, gap_p50, gap_p99);
+    std::printf("%-12s %8d %12.0f %12.0f %7.1f %% %8.1f %10.2f %10.2f %10.3f %10.3f\n",
+                name.c_str(), num_streams, result.bare, result.served,
+                100 * result.served / result.bare, result.together, first_p50, first_p99, gap_p50,
+                gap_p99);
   }
   std::fflush(stdout);
 }
@@ -250,8 +262,11 @@ absl::Status RunModel(const StreamBenchOptions& options, const std::string& name
   for (size_t i = 0; i < results.size(); ++i) {
     StreamResult warm_up;
     LETHE_RETURN_IF_ERROR(RunStreams(server->address(), options.streams[i], 16, &warm_up));
+    const DeviceEngine& engine = *core.devices.front()->engine();
+    const DeviceEngine::Counters before = engine.counters();
     LETHE_RETURN_IF_ERROR(
         RunStreams(server->address(), options.streams[i], options.num_tokens, &results[i]));
+    results[i].together = StreamsPerStep(before, engine.counters());
     Print(name, options.streams[i], results[i], options.json);
   }
   server->Shutdown(1);
@@ -264,10 +279,10 @@ absl::Status RunStreamBench(const StreamBenchOptions& options) {
   if (!options.json) {
     std::printf(
         "machine: %s; device: %s; %lld tokens of history, %lld drawn by each stream; clients on "
-        "the same machine\n\n%-12s %8s %12s %12s %9s %10s %10s %10s %10s\n",
+        "the same machine\n\n%-12s %8s %12s %12s %9s %8s %10s %10s %10s %10s\n",
         MachineName().c_str(), options.device.c_str(), static_cast<long long>(kHistory),
         static_cast<long long>(options.num_tokens), "model", "streams", "bare tok/s", "served",
-        "of bare", "first p50", "p99 ms", "gap p50", "p99 ms");
+        "of bare", "a step", "first p50", "p99 ms", "gap p50", "p99 ms");
   }
   if (!options.model_directory.empty()) {
     LETHE_ASSIGN_OR_RETURN(const auto model, Model::Load(options.model_directory));
