@@ -180,22 +180,24 @@ absl::Status RunStreams(const std::string& address, int32_t num_streams, int64_t
                         StreamResult* result) {
   std::vector<StreamTimes> times(static_cast<size_t>(num_streams));
   std::vector<absl::Status> statuses(times.size());
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (size_t i = 0; i < times.size(); ++i) streams.push_back(std::make_unique<Stream>(address, i));
   std::atomic<double> start{0};
   std::barrier together(num_streams, [&]() noexcept { start.store(Now()); });
   std::vector<std::thread> threads;
   for (size_t i = 0; i < times.size(); ++i) {
     threads.emplace_back([&, i] {
-      Stream stream(address, i);
-      statuses[i] = stream.Prepare();
+      statuses[i] = streams[i]->Prepare();
       together.arrive_and_wait();
-      if (statuses[i].ok()) statuses[i] = stream.Generate(num_tokens, start.load(), &times[i]);
-      if (statuses[i].ok()) statuses[i] = stream.Delete();
+      if (statuses[i].ok()) statuses[i] = streams[i]->Generate(num_tokens, start.load(), &times[i]);
     });
   }
   for (std::thread& thread : threads) thread.join();
   double end = 0;
   for (size_t i = 0; i < times.size(); ++i) {
     LETHE_RETURN_IF_ERROR(statuses[i]);
+    // One by one: a tenant's erasures at once are few.
+    LETHE_RETURN_IF_ERROR(streams[i]->Delete());
     end = std::max(end, times[i].end);
     result->first_s.push_back(times[i].first);
     result->gaps_s.insert(result->gaps_s.end(), times[i].gaps.begin(), times[i].gaps.end());
