@@ -2,11 +2,14 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
-#include "kernels/base/queue.h"
+#include "kernels/base/held_memory.h"
+#include "kernels/base/mutex.h"
 #include "kernels/base/queue_cuda.h"
 
 namespace lethe {
@@ -28,7 +31,41 @@ void FreeOnHost(void* data, size_t bytes) {
   ::operator delete(data, kAlignment);
 }
 
+struct Held {
+  Mutex mutex;
+  // An address may be one of a device and one of the host.
+  std::map<std::pair<const void*, bool>, HeldBlock> blocks ABSL_GUARDED_BY(mutex);
+};
+
+Held& AllHeld() {
+  static Held* const held = new Held;
+  return *held;
+}
+
+absl::StatusOr<void*> Hold(absl::StatusOr<void*> data, size_t bytes, const Queue* queue,
+                           bool on_device) {
+  if (!data.ok()) return data;
+  Held& held = AllHeld();
+  MutexLock lock(&held.mutex);
+  held.blocks[{*data, on_device}] = {*data, bytes, queue, on_device};
+  return data;
+}
+
+void LetGo(const void* data, bool on_device) {
+  Held& held = AllHeld();
+  MutexLock lock(&held.mutex);
+  held.blocks.erase({data, on_device});
+}
+
 }  // namespace
+
+std::vector<HeldBlock> HeldMemory() {
+  Held& held = AllHeld();
+  MutexLock lock(&held.mutex);
+  std::vector<HeldBlock> blocks;
+  for (const auto& [place, block] : held.blocks) blocks.push_back(block);
+  return blocks;
+}
 
 absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(DeviceKind kind) {
   std::unique_ptr<Queue> queue(new Queue);
@@ -63,11 +100,12 @@ absl::Status Queue::LaunchStatus(const char* kernel) const {
 
 absl::StatusOr<void*> Queue::Allocate(size_t bytes) {
   LETHE_CHECK(bytes > 0);
-  if (kind_ == DeviceKind::kCuda) return CudaAllocate(stream_, bytes);
-  return AllocateOnHost(bytes);
+  return Hold(kind_ == DeviceKind::kCuda ? CudaAllocate(stream_, bytes) : AllocateOnHost(bytes),
+              bytes, this, /*on_device=*/true);
 }
 
 void Queue::Free(void* data, size_t bytes) {
+  LetGo(data, /*on_device=*/true);
   if (kind_ == DeviceKind::kCuda) {
     CudaFree(stream_, data, bytes);
     return;
@@ -77,10 +115,12 @@ void Queue::Free(void* data, size_t bytes) {
 
 absl::StatusOr<void*> Queue::AllocateHost(size_t bytes) {
   LETHE_CHECK(bytes > 0);
-  return kind_ == DeviceKind::kCuda ? CudaAllocateHost(bytes) : AllocateOnHost(bytes);
+  return Hold(kind_ == DeviceKind::kCuda ? CudaAllocateHost(bytes) : AllocateOnHost(bytes), bytes,
+              this, /*on_device=*/false);
 }
 
 void Queue::FreeHost(void* data, size_t bytes) {
+  LetGo(data, /*on_device=*/false);
   if (kind_ == DeviceKind::kCuda) {
     CudaFreeHost(stream_, data, bytes);
     return;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/fault.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/elementwise/columns.h"
 #include "kernels/rms_norm/rms_norm_batch.h"
@@ -300,6 +301,7 @@ void ForwardPass::GiveLogits(int64_t first, int64_t count,
 }
 
 absl::Status ForwardPass::Wipe() {
+  if (FaultActive(Fault::kFreedMemoryKept)) return absl::OkStatus();
   LETHE_RETURN_IF_ERROR(queue_->Finish());
   LETHE_RETURN_IF_ERROR(metadata_.Wipe());
   if (!activations_.empty()) {

@@ -18,7 +18,9 @@ constexpr size_t kRowsAlignment = 16;  // of what a head points to
 
 size_t Size(int64_t count) { return static_cast<size_t>(count); }
 
-size_t AlignedRows(size_t bytes) { return (bytes + kRowsAlignment - 1) / kRowsAlignment * kRowsAlignment; }
+size_t AlignedRows(size_t bytes) {
+  return (bytes + kRowsAlignment - 1) / kRowsAlignment * kRowsAlignment;
+}
 
 uint64_t NewStamp() {
   static std::atomic<uint64_t> last = 0;

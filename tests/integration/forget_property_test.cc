@@ -5,6 +5,7 @@
 // Method: RapidCheck draws lives (forget_cases.h) on small random-weight stacks with every memory kind at several depths
 // and, fewer, on lethe-tiny. LETHE_PROPERTY_CASES and LETHE_PROPERTY_SEED set the number of cases and the seed.
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "rapidcheck.h"
 
+#include "server/device/device_model_state.h"
 #include "tests/integration/forget_cases.h"
 #include "tests/integration/fresh_process.h"
 #include "tests/integration/property_stacks.h"
@@ -142,6 +144,30 @@ TEST(ForgetPropertyTest, ForgottenSessionEqualsFreshOne) {
   EXPECT_GE(coverage.very_long * 100, coverage.cases * 2);
   EXPECT_GE(coverage.replays * 100, coverage.forgets * 30);
   EXPECT_GT(coverage.dropped_inputs, 0);
+}
+
+// On the host queue a device's sessions have the bits of the CPU, on which the fresh process evaluates. One slot: where a
+// case has two sessions they drive each other out.
+TEST(ForgetPropertyTest, HoldsOnADevice) {
+  FreshProcess fresh(LETHE_BINARY_DIR "/tests/integration/forget_oracle", "");
+  std::vector<std::shared_ptr<DeviceBackend>> backends;
+  const std::vector<std::shared_ptr<const Model>> stacks = PropertyStacks();
+  for (const std::shared_ptr<const Model>& model : stacks) {
+    EngineOptions options;
+    options.num_slots = 1;
+    auto engine = DeviceEngine::Create(model, options);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    backends.push_back(std::make_shared<DeviceBackend>(*std::move(engine), CpuNumerics()));
+    model->AttachBackend(backends.back());
+  }
+  Coverage coverage;
+  EXPECT_TRUE(RunCases(
+      std::max(NumCases() / 12, 1), true, stacks,
+      [&](uint32_t stack, const std::vector<int32_t>& vocab_ids) {
+        return fresh.Ask(stack, vocab_ids);
+      },
+      &coverage));
+  Report(coverage);
 }
 
 TEST(ForgetPropertyTest, HoldsOnLetheTiny) {

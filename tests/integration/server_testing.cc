@@ -1,6 +1,7 @@
 #include "tests/integration/server_testing.h"
 
 #include <chrono>
+#include <cstdlib>
 
 #include <google/protobuf/any.pb.h>
 #include <google/protobuf/io/coded_stream.h>
@@ -12,6 +13,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "kernels/base/check.h"
+#include "server/device_options.h"
 
 namespace lethe::testing {
 namespace {
@@ -50,11 +52,28 @@ std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+namespace {
+
+// LETHE_TEST_DEVICE: the tests' one model computes there, as with lethe-server's --device, as long as the process.
+void AttachTestDevice(ServerCore* core) {
+  const char* device = std::getenv("LETHE_TEST_DEVICE");
+  if (device == nullptr) return;
+  DeviceOptions options;
+  options.device = device;
+  options.num_slots = 3;  // fewer than some tests have sessions
+  static const auto* const backends = new std::vector<std::shared_ptr<DeviceBackend>>(
+      AttachDevices(options, core->models, core->on_failure).value());
+  core->devices = *backends;
+}
+
+}  // namespace
+
 TestServer::TestServer(const Limits& limits, RpcOptions options) {
   core.SetLimits(limits);
   core.trail = trail.trail;
   core.record_spki = trail.data->record_spki();
   LETHE_CHECK(core.models.Add(TinyModel()).ok());
+  AttachTestDevice(&core);
   auto started = RpcServer::Start(&core, options);
   LETHE_CHECK(started.ok());
   rpc = *std::move(started);

@@ -4,11 +4,15 @@
 // each step. On a GPU the same against an engine that has one session at a time.
 #include "server/device/device_engine.h"
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "kernels/base/fault.h"
+#include "kernels/base/held_memory.h"
 #include "server/device/device_model_state.h"
 #include "server/error/error_info.h"
 #include "server/model/cpu_model_state.h"
@@ -315,6 +319,76 @@ TEST_P(DeviceEngineTest, OptionsOutOfRangeAreNamed) {
   options.max_prompt_tokens = 63;
   EXPECT_THAT(DeviceEngine::Create(RandomModel(1), options),
               testing::StatusIs(absl::StatusCode::kInvalidArgument, "63"));
+}
+
+// What the engine's device and its page-locked host memory hold.
+std::string DumpOf(DeviceEngine* engine) {
+  std::string dump;
+  EXPECT_OK(engine->Run([&](Queue* queue) -> absl::Status {
+    for (const HeldBlock& block : HeldMemory()) {
+      if (block.queue != queue) continue;
+      const size_t begin = dump.size();
+      dump.resize(begin + block.bytes);
+      if (!block.on_device) {
+        std::memcpy(dump.data() + begin, block.data, block.bytes);
+        continue;
+      }
+      const absl::Status copied = queue->CopyToHost(block.data, block.bytes, dump.data() + begin);
+      if (!copied.ok()) return copied;
+    }
+    return absl::OkStatus();
+  }));
+  return dump;
+}
+
+// How many of the markers are somewhere in the dump.
+int64_t NumFound(const std::vector<std::string>& markers, const std::string& dump) {
+  return std::count_if(markers.begin(), markers.end(), [&](const std::string& marker) {
+    return memmem(dump.data(), dump.size(), marker.data(), marker.size()) != nullptr;
+  });
+}
+
+// Runs of a state's image that say something, and the tokens as the device is told them.
+std::vector<std::string> MarkersOf(const SlotImage& image, absl::Span<const int32_t> ids) {
+  constexpr size_t kMarkerBytes = 24;
+  std::vector<std::string> markers;
+  const size_t step = std::max<size_t>(image.size() / 60 / kMarkerBytes, 1) * kMarkerBytes;
+  for (size_t at = 0; at + kMarkerBytes <= image.size(); at += step) {
+    const std::string marker(reinterpret_cast<const char*>(image.data() + at), kMarkerBytes);
+    if (std::set<char>(marker.begin(), marker.end()).size() > 12) markers.push_back(marker);
+  }
+  markers.emplace_back(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t));
+  return markers;
+}
+
+TEST_P(DeviceEngineTest, NothingOfASessionIsLeftOnTheDevice) {
+  for (const std::shared_ptr<const Model>& model : {RandomModel(10), testing::SmallModel()}) {
+    SCOPED_TRACE(model->config().name);
+    const BackedModel backed = MakeBacked(GetParam(), model, Slots(3));
+    DeviceEngine* engine = backed.engine.get();
+    const std::vector<int32_t> ids = SampleIds(50, 77);
+    for (const bool is_zeroed : {true, false}) {
+      SCOPED_TRACE(is_zeroed);
+      std::unique_ptr<EngineState> state = engine->NewState();
+      ASSERT_OK(engine->Evaluate(state.get(), SampleIds(64, 78), {}, {}));
+      ASSERT_OK(engine->Evaluate(state.get(), ids, {}, {}));
+      ASSERT_OK_AND_ASSIGN(const EngineSnapshot snapshot, engine->Snapshot(state.get()));
+      const std::vector<std::string> markers = MarkersOf(snapshot.image, ids);
+      ASSERT_GT(markers.size(), 10u);
+      // Some lie across two parts of the state.
+      EXPECT_GE(NumFound(markers, DumpOf(engine)), std::ssize(markers) * 3 / 4);
+      if (is_zeroed) {
+        state = nullptr;
+        ASSERT_OK(engine->Wipe());
+        EXPECT_EQ(NumFound(markers, DumpOf(engine)), 0);
+      } else {
+        const testing::ScopedFault fault(Fault::kFreedMemoryKept);
+        state = nullptr;
+        ASSERT_OK(engine->Wipe());
+        EXPECT_GT(NumFound(markers, DumpOf(engine)), 0);
+      }
+    }
+  }
 }
 
 // C1 and C2 on a device, with load beside it: after any Forget a session is one that never saw what went.
