@@ -141,8 +141,10 @@ TEST_F(ServerDeviceTest, StreamsTogetherAreTheStreamsAlone) {
   ASSERT_THAT(url, StartsWith("metrics: http://127.0.0.1:"));
   const std::string page = HttpGet(url.substr(16, url.rfind('/') - 16), "/metrics");
   EXPECT_THAT(page, HasSubstr("\nlethe_device_slots{model=\"tiny\"} 3\n"));
-  EXPECT_THAT(page, HasSubstr("\nlethe_device_slots_in_use{model=\"tiny\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("\nlethe_device_slots_in_use{model=\"tiny\"} "));
   EXPECT_THAT(page, HasSubstr("\nlethe_device_step_streams_bucket{model=\"tiny\",le=\"+Inf\"} "));
+  EXPECT_THAT(page, HasSubstr(absl::StrCat("\nlethe_device_step_streams_sum{model=\"tiny\"} ",
+                                           kClients * kDrawn, "\n")));
   // Eight sessions in three slots.
   EXPECT_THAT(page, HasSubstr("\nlethe_device_spills_total{model=\"tiny\"} "));
   EXPECT_THAT(page, Not(HasSubstr("\nlethe_device_spills_total{model=\"tiny\"} 0\n")));
@@ -153,8 +155,8 @@ TEST_F(ServerDeviceTest, StreamsTogetherAreTheStreamsAlone) {
 TEST_F(ServerDeviceTest, WhatIsOutOfRangeIsNamedWithItsRange) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--device", "gpu"}, "cpu-batched"},
-      {{"--device-slots", "0"}, "[1 - 65536]"},
-      {{"--device-batch", "4097"}, "[1 - 4096]"}};
+      {{"--device-slots", "0"}, "1 to 65536"},
+      {{"--device-batch", "4097"}, "1 to 4096"}};
   for (const auto& [arguments, range] : cases) {
     const auto [code, text] = Refusal(arguments);
     EXPECT_NE(code, 0) << arguments[0];
