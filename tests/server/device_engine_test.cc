@@ -8,95 +8,24 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <set>
 #include <thread>
 
 #include "kernels/base/fault.h"
-#include "kernels/base/held_memory.h"
-#include "server/device/device_model_state.h"
 #include "server/error/error_info.h"
-#include "server/model/cpu_model_state.h"
 #include "server/model/synthetic_model.h"
-#include "server/session/session.h"
-#include "tests/server/device_world.h"
+#include "tests/server/device_backed.h"
 #include "tests/testing/fault_switch.h"
 
 namespace lethe {
 namespace {
 
-using testing::LogitBits;
+using testing::BackedModel;
+using testing::MakeBacked;
 using testing::RandomModel;
 using testing::SampleIds;
+using testing::Slots;
 
-// A model with a backend; both end with it.
-struct BackedModel {
-  std::shared_ptr<const Model> model;
-  std::shared_ptr<DeviceEngine> engine;
-  std::shared_ptr<DeviceBackend> backend;
-};
-
-BackedModel MakeBacked(DeviceKind device, std::shared_ptr<const Model> model,
-                       const EngineOptions& wanted) {
-  BackedModel backed;
-  backed.model = std::move(model);
-  EngineOptions options = wanted;
-  options.device = device;
-  auto engine = DeviceEngine::Create(backed.model, options);
-  EXPECT_OK(engine);
-  backed.engine = *std::move(engine);
-  const Numerics numerics =
-      device == DeviceKind::kCpu ? CpuNumerics() : Numerics{NumericsId(), "cuda"};
-  backed.backend = std::make_shared<DeviceBackend>(backed.engine, numerics);
-  backed.model->AttachBackend(backed.backend);
-  return backed;
-}
-
-EngineOptions Slots(int32_t num_slots, int64_t max_batch = 64) {
-  EngineOptions options;
-  options.num_slots = num_slots;
-  options.max_batch = max_batch;
-  return options;
-}
-
-std::vector<audit::StatePart> PartsOfState(const ModelState& state) {
-  audit::StateParts parts;
-  state.AppendDigestParts(&parts);
-  return parts.parts();
-}
-
-class DeviceEngineTest : public testing::DeviceTest {
- protected:
-  // A state that took the same tokens in one call, elsewhere.
-  std::unique_ptr<ModelState> Alone(const BackedModel& backed, absl::Span<const int32_t> ids) {
-    std::unique_ptr<ModelState> state;
-    if (GetParam() == DeviceKind::kCpu) {
-      auto cpu = CpuModelState::Create(backed.model, {});
-      EXPECT_OK(cpu);
-      state = *std::move(cpu);
-    } else {
-      if (alone_ == nullptr) {
-        EngineOptions options = Slots(1, 1);
-        options.device = GetParam();
-        alone_ = DeviceEngine::Create(backed.model, options).value();
-      }
-      state = DeviceModelState::Create(alone_, backed.model, {}).value();
-    }
-    EXPECT_OK(state->Evaluate(ids));
-    return state;
-  }
-  void ExpectEqual(const BackedModel& backed, const ModelState& state,
-                   absl::Span<const int32_t> ids) {
-    const std::unique_ptr<ModelState> alone = Alone(backed, ids);
-    EXPECT_EQ(audit::ExplainDifference(PartsOfState(state), PartsOfState(*alone)), "");
-    std::vector<float> ours(32);
-    std::vector<float> theirs(32);
-    EXPECT_OK(state.Logits(absl::MakeSpan(ours)));
-    EXPECT_OK(alone->Logits(absl::MakeSpan(theirs)));
-    EXPECT_EQ(LogitBits(ours), LogitBits(theirs));
-  }
-
-  std::shared_ptr<DeviceEngine> alone_;
-};
+class DeviceEngineTest : public testing::DeviceSessionsTest {};
 LETHE_ON_EVERY_DEVICE(DeviceEngineTest);
 
 void RunThreads(const BackedModel& backed, int num_threads,
@@ -319,141 +248,6 @@ TEST_P(DeviceEngineTest, OptionsOutOfRangeAreNamed) {
   options.max_prompt_tokens = 63;
   EXPECT_THAT(DeviceEngine::Create(RandomModel(1), options),
               testing::StatusIs(absl::StatusCode::kInvalidArgument, "63"));
-}
-
-// What the engine's device and its page-locked host memory hold.
-std::string DumpOf(DeviceEngine* engine) {
-  std::string dump;
-  EXPECT_OK(engine->Run([&](Queue* queue) -> absl::Status {
-    for (const HeldBlock& block : HeldMemory()) {
-      if (block.queue != queue) continue;
-      const size_t begin = dump.size();
-      dump.resize(begin + block.bytes);
-      if (!block.on_device) {
-        std::memcpy(dump.data() + begin, block.data, block.bytes);
-        continue;
-      }
-      const absl::Status copied = queue->CopyToHost(block.data, block.bytes, dump.data() + begin);
-      if (!copied.ok()) return copied;
-    }
-    return absl::OkStatus();
-  }));
-  return dump;
-}
-
-// How many of the markers are somewhere in the dump.
-int64_t NumFound(const std::vector<std::string>& markers, const std::string& dump) {
-  return std::count_if(markers.begin(), markers.end(), [&](const std::string& marker) {
-    return memmem(dump.data(), dump.size(), marker.data(), marker.size()) != nullptr;
-  });
-}
-
-// Runs of a state's image that say something, and the tokens as the device is told them.
-std::vector<std::string> MarkersOf(const SlotImage& image, absl::Span<const int32_t> ids) {
-  constexpr size_t kMarkerBytes = 24;
-  std::vector<std::string> markers;
-  const size_t step = std::max<size_t>(image.size() / 60 / kMarkerBytes, 1) * kMarkerBytes;
-  for (size_t at = 0; at + kMarkerBytes <= image.size(); at += step) {
-    const std::string marker(reinterpret_cast<const char*>(image.data() + at), kMarkerBytes);
-    if (std::set<char>(marker.begin(), marker.end()).size() > 12) markers.push_back(marker);
-  }
-  markers.emplace_back(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t));
-  return markers;
-}
-
-TEST_P(DeviceEngineTest, NothingOfASessionIsLeftOnTheDevice) {
-  for (const std::shared_ptr<const Model>& model : {RandomModel(10), testing::SmallModel()}) {
-    SCOPED_TRACE(model->config().name);
-    const BackedModel backed = MakeBacked(GetParam(), model, Slots(3));
-    DeviceEngine* engine = backed.engine.get();
-    const std::vector<int32_t> ids = SampleIds(50, 77);
-    for (const bool is_zeroed : {true, false}) {
-      SCOPED_TRACE(is_zeroed);
-      std::unique_ptr<EngineState> state = engine->NewState();
-      ASSERT_OK(engine->Evaluate(state.get(), SampleIds(64, 78), {}, {}));
-      ASSERT_OK(engine->Evaluate(state.get(), ids, {}, {}));
-      ASSERT_OK_AND_ASSIGN(const EngineSnapshot snapshot, engine->Snapshot(state.get()));
-      const std::vector<std::string> markers = MarkersOf(snapshot.image, ids);
-      ASSERT_GT(markers.size(), 10u);
-      // Some lie across two parts of the state.
-      EXPECT_GE(NumFound(markers, DumpOf(engine)), std::ssize(markers) * 3 / 4);
-      if (is_zeroed) {
-        state = nullptr;
-        ASSERT_OK(engine->Wipe());
-        EXPECT_EQ(NumFound(markers, DumpOf(engine)), 0);
-      } else {
-        const testing::ScopedFault fault(Fault::kFreedMemoryKept);
-        state = nullptr;
-        ASSERT_OK(engine->Wipe());
-        EXPECT_GT(NumFound(markers, DumpOf(engine)), 0);
-      }
-    }
-  }
-}
-
-// C1 and C2 on a device, with load beside it: after any Forget a session is one that never saw what went.
-void ExpectForgottenIsNeverSeen(
-    DeviceKind device, const BackedModel& backed,
-    const std::function<void(const ModelState&, absl::Span<const int32_t>)>& check) {
-  std::atomic<bool> done{false};
-  std::vector<std::thread> load;
-  for (int i = 0; i < 3; ++i) {
-    load.emplace_back([&, i] {
-      while (!done.load()) {
-        auto state = ModelState::Create(backed.model, {});
-        ASSERT_OK(state);
-        ASSERT_OK((*state)->Evaluate(SampleIds(90, static_cast<uint64_t>(i))));
-        for (int t = 0; t < 20; ++t) ASSERT_OK((*state)->Evaluate({t}));
-      }
-    });
-  }
-  std::mt19937_64 random(9);
-  for (int round = 0; round < (device == DeviceKind::kCuda ? 12 : 4); ++round) {
-    SCOPED_TRACE(round);
-    ASSERT_OK_AND_ASSIGN(const auto session, Session::Create(backed.model, SessionOptions()));
-    const std::vector<int32_t> ids =
-        SampleIds(150 + static_cast<int64_t>(random() % 200), random());
-    for (size_t at = 0; at < ids.size();) {
-      const size_t count = std::min<size_t>(1 + random() % 90, ids.size() - at);
-      ASSERT_OK(
-          session->Append(absl::MakeConstSpan(ids).subspan(at, count), "", InputKind::kPrompt));
-      at += count;
-    }
-    ForgetSelector selector;
-    std::vector<int32_t> kept;
-    for (int64_t rank = 0; rank < session->num_tokens(); ++rank) {
-      if (random() % 10 == 0) {
-        selector.token_ids.push_back(session->inputs().at(rank).token_id);
-      } else {
-        kept.push_back(ids[static_cast<size_t>(rank)]);
-      }
-    }
-    ASSERT_OK_AND_ASSIGN(const ForgetResult result,
-                         session->Forget(selector, DerivedPolicy::kForgetDerived));
-    EXPECT_EQ(result.way, ForgetWay::kReevaluation);
-    ASSERT_OK_AND_ASSIGN(const auto fresh, Session::Create(backed.model, SessionOptions()));
-    ASSERT_OK(fresh->Append(kept, "", InputKind::kPrompt));
-    EXPECT_EQ(audit::ExplainDifference(session->StateParts().parts(), fresh->StateParts().parts()),
-              "");
-    EXPECT_EQ(result.digest_after, fresh->Digest());
-    EXPECT_EQ(LogitBits(session->logits()), LogitBits(fresh->logits()));
-    check(session->state(), kept);
-  }
-  done.store(true);
-  for (std::thread& thread : load) thread.join();
-}
-
-TEST_P(DeviceEngineTest, AForgottenSessionIsOneThatNeverSaw) {
-  for (const std::shared_ptr<const Model>& model :
-       {RandomModel(9), testing::SmallModel(), testing::ContextualModel()}) {
-    SCOPED_TRACE(model->config().name);
-    const BackedModel backed = MakeBacked(GetParam(), model, Slots(4));
-    alone_ = nullptr;
-    ExpectForgottenIsNeverSeen(GetParam(), backed,
-                               [&](const ModelState& state, absl::Span<const int32_t> kept) {
-                                 ExpectEqual(backed, state, kept);
-                               });
-  }
 }
 
 }  // namespace
