@@ -24,8 +24,8 @@
 #include "server/identity/method_access.h"
 #include "server/rpc/grpc_call.h"
 #include "tests/integration/identity_testing.h"
-#include "tests/testing/status_matchers.h"
 #include "tests/testing/long_run.h"
+#include "tests/testing/status_matchers.h"
 
 namespace lethe::testing {
 namespace {
