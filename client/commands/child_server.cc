@@ -80,7 +80,8 @@ absl::Status ChildServer::Spawn(const Options& options) {
   const std::vector<std::string> serve =
       options.model_directory.empty()
           ? std::vector<std::string>{"--no-model", "--max-vectors", kVectorsMax}
-          : std::vector<std::string>{"--model", options.model_directory};
+          : std::vector<std::string>{"--model", options.model_directory, "--device",
+                                     options.device};
   words.insert(words.end(), serve.begin(), serve.end());
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);

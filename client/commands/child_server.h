@@ -29,6 +29,7 @@ class ChildServer {
   struct Options {
     std::string program;          // path of lethe-server
     std::string model_directory;  // the only model; "": none, vector sessions alone
+    std::string device = "cpu";   // where it computes, as lethe-server's --device
   };
 
   static absl::StatusOr<std::unique_ptr<ChildServer>> Start(const Options& options);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/certificate_files.h"
 #include "client/commands/child_server.h"
@@ -203,15 +204,21 @@ absl::StatusOr<ReplayResult> AtAddress(absl::StatusOr<ReplayResult> result,
   return status;
 }
 
+// A GPU's digests are that kind of GPU's alone; the private server must compute there too.
+std::string DeviceOf(const std::string& device_kind) {
+  return absl::StartsWith(device_kind, "cuda-") ? "cuda" : "cpu";
+}
+
 absl::StatusOr<ReplayResult> RunReplay(Context& context, const ReplayOptions& options,
-                                       const InputsFile& inputs) {
+                                       const std::string& device_kind, const InputsFile& inputs) {
   Progress progress(context.io(), "replaying");
   std::unique_ptr<ChildServer> child;
   ConnectOptions connect{.address = options.fresh_server, .timeout_s = context.options().timeout_s};
   if (options.fresh_server.empty()) {
     LETHE_ASSIGN_OR_RETURN(const std::string program, SiblingProgram("lethe-server"));
     LETHE_ASSIGN_OR_RETURN(child, ChildServer::Start({.program = program,
-                                                      .model_directory = options.model_directory}));
+                                                      .model_directory = options.model_directory,
+                                                      .device = DeviceOf(device_kind)}));
     connect.address = child->address();
   }
   LETHE_ASSIGN_OR_RETURN(const std::unique_ptr<Client> fresh, Client::Connect(connect));
@@ -229,7 +236,8 @@ absl::Status Replay(Context& context, const ReplayOptions& options) {
                              ? FetchInputs(context, options, claim.opening.retained)
                              : ReadInputs(options, claim.opening.retained.size()));
   LETHE_RETURN_IF_ERROR(CheckPlace(options, inputs));
-  LETHE_ASSIGN_OR_RETURN(const ReplayResult result, RunReplay(context, options, inputs));
+  LETHE_ASSIGN_OR_RETURN(const ReplayResult result,
+                         RunReplay(context, options, claim.statement.engine.device_kind, inputs));
   LETHE_RETURN_IF_ERROR(CompareReplay(claim, result));
   const std::string digest = FormatHex(absl::string_view(
       reinterpret_cast<const char*>(result.digest.digest.data()), result.digest.digest.size()));
