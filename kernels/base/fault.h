@@ -43,6 +43,7 @@ enum class Fault {
   kUnfinishedServed,    // a session goes on although its record's change could not be finished
   kFailureOutlived,     // a store that has failed takes further changes
   kDeviceFails,         // no mistake: the next step on a device reports an error of the device
+  kDeviceFull,          // likewise: there is no room for a new session's support-vector groups
 };
 
 bool FaultActive(Fault fault);

@@ -190,8 +190,11 @@ class DeviceEngine : public std::enable_shared_from_this<DeviceEngine> {
   void FailAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsGathered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Piece> ChoosePieces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Those that got no slot drop out. Not an error of theirs: of the device.
-  absl::Status GiveSlots(std::vector<Piece>* pieces) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those that got no slot drop out; those that the device has no room for are refused, with their status. An error is the
+  // device's.
+  absl::Status GiveSlots(std::vector<Piece>* pieces, std::vector<Request*>* refused)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refuse(absl::Span<Request* const> refused) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EngineState* VictimBeside(const std::set<const EngineState*>& chosen) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeSv(EngineState* state);

@@ -137,6 +137,7 @@ absl::Status DeviceEngine::Unload(EngineState* state) {
 
 absl::Status DeviceEngine::MakeSv(EngineState* state) {
   if (!has_sv_groups_ || state->sv_ != nullptr) return absl::OkStatus();
+  if (FaultActive(Fault::kDeviceFull)) return absl::ResourceExhaustedError("a fault of the test");
   LETHE_ASSIGN_OR_RETURN(state->sv_, SvSession::Create(device_model_.get(), state->config_));
   return absl::OkStatus();
 }
@@ -149,7 +150,7 @@ absl::Status DeviceEngine::Load(EngineState* state) {
   return absl::OkStatus();
 }
 
-absl::Status DeviceEngine::GiveSlots(std::vector<Piece>* pieces) {
+absl::Status DeviceEngine::GiveSlots(std::vector<Piece>* pieces, std::vector<Request*>* refused) {
   std::set<const EngineState*> chosen;  // and have a slot
   for (const Piece& piece : *pieces) {
     if (piece.request->state->slot_ >= 0) chosen.insert(piece.request->state);
@@ -169,8 +170,13 @@ absl::Status DeviceEngine::GiveSlots(std::vector<Piece>* pieces) {
       resident_.insert(state);
       chosen.insert(state);
     }
-    LETHE_RETURN_IF_ERROR(MakeSv(state));
-    placed.push_back(piece);
+    piece.request->status = MakeSv(state);
+    if (absl::IsInternal(piece.request->status)) return piece.request->status;
+    if (piece.request->status.ok()) {
+      placed.push_back(piece);
+    } else {
+      refused->push_back(piece.request);
+    }
   }
   *pieces = std::move(placed);
   return absl::OkStatus();
@@ -245,13 +251,25 @@ std::vector<EngineState*> DeviceEngine::Conclude(absl::Span<const Piece> pieces,
   return answered;
 }
 
+void DeviceEngine::Refuse(absl::Span<Request* const> refused) {
+  std::vector<EngineState*> states;
+  for (Request* request : refused) {
+    requests_.erase(std::find(requests_.begin(), requests_.end(), request));
+    last_decoders_.erase(request->state);
+    states.push_back(request->state);
+  }
+  Answer(states);
+}
+
 void DeviceEngine::Step() {
   std::vector<Piece> pieces = ChoosePieces();
-  if (const absl::Status given = GiveSlots(&pieces); !given.ok()) {
+  std::vector<Request*> refused;
+  if (const absl::Status given = GiveSlots(&pieces, &refused); !given.ok()) {
     static_cast<void>(DeviceFailed(given));
     return;
   }
-  LETHE_CHECK(!pieces.empty());
+  Refuse(refused);
+  if (pieces.empty()) return;
   StepRecord record;
   for (const Piece& piece : pieces) {
     const bool decodes = piece.request->left.size() == 1;

@@ -237,6 +237,22 @@ TEST_P(DeviceEngineTest, ADeviceThatFailsIsSaidToEveryone) {
               testing::StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST_P(DeviceEngineTest, AFullDeviceRefusesANewSessionAndLosesNone) {
+  const BackedModel backed = MakeBacked(GetParam(), testing::SmallModel(), Slots(2));
+  ASSERT_OK_AND_ASSIGN(const auto old_state, ModelState::Create(backed.model, {}));
+  const std::vector<int32_t> ids = SampleIds(70, 5);
+  ASSERT_OK(old_state->Evaluate(ids));
+  ASSERT_OK_AND_ASSIGN(const auto new_state, ModelState::Create(backed.model, {}));
+  {
+    const testing::ScopedFault fault(Fault::kDeviceFull);
+    EXPECT_THAT(new_state->Evaluate(ids), testing::StatusIs(absl::StatusCode::kResourceExhausted));
+    EXPECT_OK(old_state->Evaluate({1}));
+  }
+  EXPECT_OK(backed.engine->health());
+  ASSERT_OK(new_state->Evaluate(ids));
+  ExpectEqual(backed, *new_state, ids);
+}
+
 TEST_P(DeviceEngineTest, OptionsOutOfRangeAreNamed) {
   EngineOptions options = Slots(0);
   options.device = GetParam();
