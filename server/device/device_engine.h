@@ -220,8 +220,8 @@ class DeviceEngine : public std::enable_shared_from_this<DeviceEngine> {
   std::unique_ptr<DeviceForward> forward_;
   std::function<void(const StepRecord&)> observer_;
 
-  Mutex
-      answering_;  // held while the owner thread looks at states that may be destroyed once they have their answer
+  // Held while the owner thread looks at states that may be destroyed once they have their answer.
+  Mutex answering_;
   mutable Mutex mutex_;
   CondVar work_;  // for the owner thread
   std::deque<Request*> requests_ ABSL_GUARDED_BY(mutex_);

@@ -268,7 +268,7 @@ void DeviceEngine::Step() {
     static_cast<void>(DeviceFailed(given));
     return;
   }
-  Refuse(refused);
+  if (!refused.empty()) Refuse(refused);  // lets go of the lock
   if (pieces.empty()) return;
   StepRecord record;
   for (const Piece& piece : pieces) {
